@@ -19,7 +19,7 @@ import torch
 
 from draftwood.costs.fit import Sample
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Drafter, Expand, Needs, Prefill, Target
+from draftwood.protocols import Drafter, Expand, Needs, Outcome, Prefill, Target
 from draftwood.tree import ROOT, TokenTree, TreeBuilder
 
 logger = logging.getLogger(__name__)
@@ -163,7 +163,10 @@ def _measured_levels(
             tokens = _likely(drafter, source, slots[0], target.info.vocab_size, grid.sizes[-1])
             for batch, width in product(grid.batches, grid.sizes):
                 above = [tokens[i % len(tokens)] for i in range(width)]
-                level = _level(drafter, source, target, slots[:batch], above, clock)
+                if drafter.at_once:
+                    level = _all_levels(drafter, source, target, slots, begun[:batch], clock)
+                else:
+                    level = _level(drafter, source, target, slots[:batch], above, clock)
                 probes[width, context, batch] = level
         return time_in_rounds(probes, deadline, clock, warm=_compiles(target))
 
@@ -263,6 +266,46 @@ def _level(
         return seconds
 
     return probe
+
+
+def _all_levels(
+    drafter: Drafter,
+    source: str,
+    target: Target,
+    slots: Sequence[int],
+    begun: Sequence[Prefill],
+    clock: Clock,
+) -> Probe:
+    """Times the one forward of a step, for the first ``len(begun)`` slots.
+
+    It follows a step that has committed one token, so that the drafter reads as much as it does
+    after a usual step.
+    """
+    used = slots[: len(begun)]
+    steps = [_committed(prefill) for prefill in begun]
+
+    def probe() -> float:
+        for slot, step in zip(used, steps, strict=True):
+            drafter.observe(slot, step)
+        children = min(_CHILDREN, target.info.vocab_size)
+        queries = [Expand(source, TreeBuilder(0), [ROOT], children) for _ in used]
+        before, start = drafter.forwards, clock()
+        drafter.expand(used, queries)
+        _synchronize(target.info.device)
+        seconds = clock() - start
+        if drafter.forwards != before + 1:
+            raise _NoForwardError
+        return seconds
+
+    return probe
+
+
+def _committed(prefill: Prefill) -> Outcome:
+    """A step of the first token alone, with the features of the prompt's last one."""
+    rows = prefill.rows
+    features = None if rows.features is None else rows.features[-1:]
+    own = replace(rows, features=features)
+    return Outcome(TreeBuilder(prefill.first).build(), (), (prefill.first,), own)
 
 
 def _forward(

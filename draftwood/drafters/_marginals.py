@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,8 @@ class MarginalDrafter(Drafter):
         to_target: int64 ``[Vd]``, the target's id of each output, -1 if it has none.
         target: the target.
     """
+
+    at_once: ClassVar = True
 
     def __init__(self, to_target: NDArray[np.int64], target: TargetInfo) -> None:
         # Here, so that settings can be listed without torch.

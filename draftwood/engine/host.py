@@ -12,8 +12,8 @@ from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
 from draftwood.costs.store import identity_at
-from draftwood.drafters.eagle3.checkpoint import load_head
-from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.drafters.eagle3.base import EagleHead
+from draftwood.drafters.eagle3.checkpoint import load_any_head
 from draftwood.engine.draft_dtype import load_draft, load_in
 from draftwood.engine.vocabulary import Vocabulary, translation_of
 from draftwood.errors import DraftwoodError
@@ -113,8 +113,9 @@ class ModelHost:
         target = self.target
         where = models.location(name)
 
-        def load(dtype: torch.dtype) -> Eagle3Head:
-            return load_head(where, self.info, target.embedding(), target.lm_head(), dtype=dtype)
+        def load(dtype: torch.dtype) -> EagleHead:
+            embedding, output = target.embedding(), target.lm_head()
+            return load_any_head(where, self.info, embedding, output, dtype=dtype)
 
         head = load_in(wanted, self.info.dtype, self.info.device, load)
         if wanted in models.DTYPES and head.dtype != models.DTYPES[wanted]:

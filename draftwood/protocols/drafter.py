@@ -141,6 +141,9 @@ class Drafter:
         """Outputs of the target that this drafter learns from; none by default."""
         return Needs()
 
+    at_once: ClassVar[bool] = False
+    """Whether one forward of the model answers all queries of a step, whatever their depth."""
+
     @property
     def note(self) -> str:
         """What users should know of how the drafter fits the target; nothing by default."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -19,11 +20,13 @@ from draftwood.costs.measure import (
     time_in_rounds,
 )
 from draftwood.drafters.adjacency.drafter import Adjacency
+from draftwood.drafters.medusa.drafter import MedusaDrafter
 from draftwood.drafters.model import ModelDrafter
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetOutput
 from draftwood.tree import TokenTree
 from tests.factories.markov_target import FakeHost, MarkovTarget
+from tests.factories.medusa_heads import made_heads
 
 
 @dataclass
@@ -156,6 +159,24 @@ def test_levels_are_timed_without_what_precedes_them() -> None:
         assert sample.seconds == pytest.approx(seconds(sample.tokens, sample.context, sample.batch))
     assert not target.cached
     assert not model.cached
+
+
+def test_one_forward_that_serves_all_levels_is_timed() -> None:
+    clock = Clock()
+    target = Slow(clock)
+    drafter = MedusaDrafter(made_heads(3, target.info), target.info)
+    marginals = drafter.marginals
+
+    def slow(slots: Sequence[int]) -> torch.Tensor:
+        clock.now += 5.0 * len(slots)
+        return marginals(slots)
+
+    drafter.marginals = slow  # type: ignore[method-assign]
+    found = measure_levels(drafter, "draft", target, GRID, clock)
+    assert {sample.batch for sample in found} == {1, 3}
+    for sample in found:
+        assert sample.seconds == pytest.approx(5.0 * sample.batch)
+    assert not target.cached
 
 
 def test_a_drafter_without_a_model_has_no_levels() -> None:

@@ -9,11 +9,14 @@ import torch
 from draftwood.drafters.medusa.drafter import Medusa, MedusaDrafter
 from draftwood.drafters.medusa.heads import MedusaHeads
 from draftwood.engine.host import ModelHost
-from draftwood.protocols import Needs, Prefill
+from draftwood.methods import method
+from draftwood.policies.auto.policy import Auto
+from draftwood.protocols import Built, Needs, Prefill, RequestLoad
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT, Draw
 from tests.drafters.expand_and_check import Text, drive
+from tests.factories.markov_target import FakeHost
 from tests.factories.medusa_heads import made_heads
 from tests.factories.tiny_llama import VOCAB, tiny_llama
 
@@ -125,6 +128,19 @@ def test_released_requests_are_forgotten(target: Runner, heads: MedusaHeads) -> 
     with pytest.raises(KeyError):
         drafter.expand([0], [text.query([ROOT], 2)])
     drafter.release(0)
+
+
+def test_auto_pays_for_one_forward_a_step(target: Runner, heads: MedusaHeads) -> None:
+    auto = method("auto:drafter=medusa")
+    assert isinstance(auto.policy, Auto)
+    spec = Medusa(heads)
+    built = Built(spec, spec.build(ModelHost(target)))
+    host = FakeHost(target.info)
+    tuner = auto.policy.tuner(host, {"draft": built})
+    load = RequestLoad(cached=10, left=50, pace=1.0, temperature=0.0)
+    (forecast,) = tuner.begin([load], queued=False)
+    assert forecast.at_once
+    assert not auto.policy.tuner(host, {}).begin([load], queued=False)[0].at_once
 
 
 def test_loaded_heads_are_used_as_they_are(target: Runner, heads: MedusaHeads) -> None:

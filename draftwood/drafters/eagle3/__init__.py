@@ -1,4 +1,4 @@
-"""EAGLE-3: the drafter, its head and the head's checkpoints.
+"""EAGLE: the drafter, its heads (EAGLE-3's, and that of EAGLE-1 and EAGLE-2) and their checkpoints.
 
 The head is a transformers model that :func:`draftwood.runner.attach.attach` accepts like any other.
 """

@@ -19,8 +19,10 @@ from torch import nn
 from torch.nn import functional
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from draftwood.drafters._directory import CONFIG, SAFE, located
+from draftwood.drafters._directory import CONFIG, SAFE, DrafterDirectory, located
+from draftwood.drafters.eagle3.base import EagleHead
 from draftwood.drafters.eagle3.config import Eagle3Config, Stored, read_config, write_config
+from draftwood.drafters.eagle3.eagle1_checkpoint import eagle1_head, is_eagle1
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.eagle3.names import canonical
 from draftwood.errors import DraftwoodError
@@ -29,6 +31,27 @@ from draftwood.protocols import TargetInfo
 _EMBEDDING = "embed_tokens.weight"
 _OUTPUT = "lm_head.weight"
 _ATTENTION = "midlayer.self_attn"
+
+
+def load_any_head(
+    name: str | Path,
+    target: TargetInfo,
+    embedding: nn.Module | None = None,
+    output: nn.Module | None = None,
+    dtype: torch.dtype | None = None,
+) -> EagleHead:
+    """Load a head of EAGLE-1, EAGLE-2 or EAGLE-3, as :func:`load_head` does.
+
+    Its tensors tell which it is. One without an ``lm_head`` of its own has the target's dtype.
+
+    Raises:
+        DraftwoodError: see :func:`load_head`.
+    """
+    directory = located(str(name), "an EAGLE-3 head")
+    tensors = directory.tensors()
+    if is_eagle1(tensors):
+        return eagle1_head(tensors, directory.config(), target, embedding, output)
+    return _made(tensors, directory, target, embedding, output, dtype)
 
 
 def load_head(
@@ -53,7 +76,19 @@ def load_head(
             message names the tensor and both shapes.
     """
     directory = located(str(name), "an EAGLE-3 head")
-    tensors = canonical(directory.tensors())
+    return _made(directory.tensors(), directory, target, embedding, output, dtype)
+
+
+def _made(
+    stored: Mapping[str, torch.Tensor],
+    directory: DrafterDirectory,
+    target: TargetInfo,
+    embedding: nn.Module | None,
+    output: nn.Module | None,
+    dtype: torch.dtype | None,
+) -> Eagle3Head:
+    """The head of some tensors and a directory's configuration; see :func:`load_head`."""
+    tensors = canonical(stored)
     raw = directory.config()
     _fit_output(tensors, target.vocab_size)
     _complete(tensors, raw, output)

@@ -34,8 +34,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 
-# Fields of a Llama config that shape the layer; all others are ignored.
-_LLAMA = (
+LLAMA_FIELDS = (
     "hidden_size",
     "intermediate_size",
     "num_attention_heads",
@@ -52,6 +51,8 @@ _LLAMA = (
     "mlp_bias",
     "num_hidden_layers",
 )
+"""Fields of a Llama config that shape the layer; all others are ignored."""
+
 # Flags of variants that compute something else, with the only supported value.
 _FIXED: dict[str, object] = {
     "use_input_layernorm_in_first_layer": True,
@@ -61,7 +62,7 @@ _FIXED: dict[str, object] = {
     "logit_scale": 1.0,
     "partial_rotary_factor": 1.0,
 }
-# Fields of _LLAMA for which Qwen3's config class has other defaults.
+# Fields of LLAMA_FIELDS for which Qwen3's config class has other defaults.
 _QWEN3 = {
     "hidden_size",
     "intermediate_size",
@@ -272,7 +273,7 @@ def _layer_fields(
 ) -> dict[str, Any]:
     """The layers' fields: from the config, else from the tensors, else the class's default."""
     # A copy, since transformers completes the rope parameters in place.
-    fields = deepcopy({name: layer[name] for name in _LLAMA if layer.get(name) is not None})
+    fields = deepcopy({name: layer[name] for name in LLAMA_FIELDS if layer.get(name) is not None})
     # At the top level the type is only a label: heads of Llama layers have their target's.
     is_qwen3 = layer is not raw and layer.get("model_type") == "qwen3"
     if stored.head_dim is not None:
@@ -337,7 +338,7 @@ def write_config(config: Eagle3Config) -> dict[str, Any]:
     """
     rope = dict(config.rope_parameters)  # type: ignore[arg-type]
     theta = rope.pop("rope_theta")
-    taken = [name for name in _LLAMA if not name.startswith("rope")]
+    taken = [name for name in LLAMA_FIELDS if not name.startswith("rope")]
     ids = {_IDS: list(config.taps)} if config.fuse else {}
     outputs = {_IDS: [tap - 1 for tap in config.taps]} if config.fuse else {}
     variants = ("norm_before_fc", "fc_norm", "norm_output", "qk_norm")

@@ -31,6 +31,7 @@ class Forecast:
         catch_up: cost of the first draft forward of a step on top of its level, weighted: the
             neural drafter reads what was committed since it last drafted. Spread over as many steps
             as that took.
+        at_once: one forward of the neural drafter serves all levels of the step.
         sources: of the candidates, in the order of their codes; empty: not known.
     """
 
@@ -40,6 +41,7 @@ class Forecast:
     price: float = 0.1
     drafter_gain: float = 0.7
     catch_up: float = 0.0
+    at_once: bool = False
     sources: tuple[Source, ...] = ()
 
 

@@ -166,7 +166,9 @@ class Auto(Policy):
             calibration = known.calibration(sources)
         else:
             calibration = Calibration(sources=sources)
-        return AutoTuner(calibration, recall_or_measure(host, drafters))
+        neural = drafters.get(self.neural)
+        at_once = neural is not None and neural.drafter.at_once
+        return AutoTuner(calibration, recall_or_measure(host, drafters), at_once=at_once)
 
     def described(self, drafters: Mapping[str, DrafterSpec]) -> tuple[Source, ...]:
         """The sources in the order of a candidate's codes, by what the further drafters declare."""
@@ -203,13 +205,15 @@ class Auto(Policy):
             headroom = self._promising(pool, asked, deepest, forecast.price)
             if not headroom:
                 break
-            share = forecast.token_weight * forecast.drafter_gain
-            offered = [share * most for most in headroom.values()]
-            width: int = yield LevelBid(offered, 0.0 if widths else forecast.catch_up)
+            served = bool(widths) and forecast.at_once
+            width = len(headroom)
+            if not served:
+                share = forecast.token_weight * forecast.drafter_gain
+                offered = [share * most for most in headroom.values()]
+                width = yield LevelBid(offered, 0.0 if widths else forecast.catch_up)
             if not width:
                 break
             nodes = sorted([*headroom][:width])
-            widths.append(width)
             asked.update(nodes)
             before = pool.surplus(forecast.price)
             if sampled is None:
@@ -221,7 +225,12 @@ class Auto(Policy):
                 fresh = yield from self._sample(sampled, nodes, answer, growth, forecast.price)
             yield from self._rank(pool, ranking, fresh, deepest)
             gained = pool.surplus(forecast.price) - before
-            gains.append(LevelGain(sum(headroom[node] for node in nodes), gained))
+            if served:
+                # The forward that was bid for has added this too.
+                gains[-1] = LevelGain(gains[-1].headroom, gains[-1].surplus + gained)
+            else:
+                widths.append(width)
+                gains.append(LevelGain(sum(headroom[node] for node in nodes), gained))
         report = Report(pool, budget, forecast.token_weight, tuple(gains))
         values = [forecast.token_weight * path for path in pool.likeliest(budget)]
         price: Price = yield Bid(values, pool.settled, tuple(widths), report)

@@ -73,11 +73,15 @@ class AutoTuner(Tuner):
     Args:
         calibration: predicts acceptance, and learns.
         costs: of a step; learn as well.
+        at_once: see :class:`draftwood.policies.auto.forecast.Forecast`.
     """
 
-    def __init__(self, calibration: Calibration, costs: LiveCosts) -> None:
+    def __init__(
+        self, calibration: Calibration, costs: LiveCosts, *, at_once: bool = False
+    ) -> None:
         self.calibration = calibration
         self.costs = costs
+        self._at_once = at_once
         self._drafter_gains = {
             name: DecayedRatio(first, _WEIGHT, _HALF_LIFE)
             for name, first in zip(BANDS, _DRAFTER_GAIN, strict=True)
@@ -117,6 +121,7 @@ class AutoTuner(Tuner):
                 price=self.recent_price / weight,
                 drafter_gain=gain.value,
                 catch_up=rate * self._catch_up(load),
+                at_once=self._at_once,
                 sources=self.calibration.sources,
             )
             for load, counts, gain, weight in zip(

@@ -126,9 +126,15 @@ def given(
     drafter_gain: float = 0.9,
     catch_up: float = 0.0,
     price: float = 0.1,
+    at_once: bool = False,
 ) -> Forecast:
     """A forecast by source, or by any function of the codes."""
     acceptance = BySource((copied, ranked, modelled)) if by is None else By(by)
     return Forecast(
-        acceptance, floor=floor, price=price, drafter_gain=drafter_gain, catch_up=catch_up
+        acceptance,
+        floor=floor,
+        price=price,
+        drafter_gain=drafter_gain,
+        catch_up=catch_up,
+        at_once=at_once,
     )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
-from draftwood.protocols import FREE, NOTHING_PAYS, Continue, Price
+from draftwood.protocols import FREE, NOTHING_PAYS, Continue, LevelBid, Price
 from draftwood.tree import ROOT, Draw, TokenTree
 from tests.factories.scripted_sources import Row, Sources, check_shape, distributions, offer, paths
 from tests.policies.auto.codes import copied_code
@@ -146,6 +146,24 @@ def test_a_level_is_as_wide_as_pays_most() -> None:
         stage = Stage(model=rows, costs=(0.0, 0.05, 1.11, third, *[99.0] * 9))
         stage.grow(NEURAL, given(price=0.0), room=2)
         assert stage.bid.levels == widths == tuple(map(len, stage.nodes("draft")))
+
+
+def test_one_forward_that_serves_all_levels_is_paid_for_once() -> None:
+    # Deeper levels alone would not pay: they gain 0.54 and 0.324.
+    stage = Stage(model=CHAIN, costs=(0.0, *[0.6] * 8))
+    stage.grow(NEURAL, given(price=0.0), room=3)
+    assert len(stage.nodes("draft")) == 1
+    stage.grow(NEURAL, given(price=0.0, at_once=True), room=3)
+    assert len(stage.nodes("draft")) == 3
+    assert sum(isinstance(query, LevelBid) for query in stage.asked) == 1
+    assert stage.bid.levels == (1,)
+    (level,) = stage.bid.report.levels
+    assert level.headroom == pytest.approx(1.0)
+    assert level.surplus == pytest.approx(sum(stage.pool.path[1:]))
+    # Nothing is asked where not even the first one pays.
+    stage = Stage(model=CHAIN, costs=(0.0, *[0.95] * 8))
+    stage.grow(NEURAL, given(price=0.0, at_once=True), room=3)
+    assert stage.bid.levels == ()
 
 
 def test_what_a_level_added_is_reported() -> None:

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 _TEACHER = ("teacher_share", "teacher_from")
 _options_flags = settings_flags("options", RunOptions())
+_recipe_flags = settings_flags("recipe", HEAD_RECIPE, without=_TEACHER)
+_target_option = click.option(
+    "--target",
+    help="A directory, a hub id, 'embedded' or 'smollm2'.  [default: OUT's target]",
+)
 
 
 @click.group()
@@ -94,12 +99,9 @@ def draft(
 
 @train.command()
 @run_flags
-@click.option(
-    "--target",
-    help="A directory, a hub id, 'embedded' or 'smollm2'.  [default: OUT's target]",
-)
+@_target_option
 @settings_flags("plan", HeadPlan())
-@settings_flags("recipe", HEAD_RECIPE, without=_TEACHER)
+@_recipe_flags
 @_options_flags
 def eagle3(
     run: TrainingRun,
@@ -116,12 +118,9 @@ def eagle3(
 
 @train.command()
 @run_flags
-@click.option(
-    "--target",
-    help="A directory, a hub id, 'embedded' or 'smollm2'.  [default: OUT's target]",
-)
+@_target_option
 @settings_flags("plan", MedusaPlan())
-@settings_flags("recipe", HEAD_RECIPE, without=_TEACHER)
+@_recipe_flags
 @_options_flags
 def medusa(
     run: TrainingRun,
@@ -138,12 +137,9 @@ def medusa(
 
 @train.command()
 @run_flags
-@click.option(
-    "--target",
-    help="A directory, a hub id, 'embedded' or 'smollm2'.  [default: OUT's target]",
-)
+@_target_option
 @settings_flags("plan", DFlashPlan())
-@settings_flags("recipe", HEAD_RECIPE, without=_TEACHER)
+@_recipe_flags
 @_options_flags
 def dflash(
     run: TrainingRun,

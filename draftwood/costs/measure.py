@@ -160,13 +160,16 @@ def _measured_levels(
             for slot, prefill in zip(slots, begun, strict=True):
                 drafter.begin(slot, prefill)
                 stack.callback(drafter.release, slot)
+            points = list(product(grid.batches, grid.sizes))
+            if drafter.at_once:
+                for batch, width in points:
+                    level = _all_levels(drafter, source, target, slots[:batch], begun, clock)
+                    probes[width, context, batch] = level
+                continue
             tokens = _likely(drafter, source, slots[0], target.info.vocab_size, grid.sizes[-1])
-            for batch, width in product(grid.batches, grid.sizes):
+            for batch, width in points:
                 above = [tokens[i % len(tokens)] for i in range(width)]
-                if drafter.at_once:
-                    level = _all_levels(drafter, source, target, slots, begun[:batch], clock)
-                else:
-                    level = _level(drafter, source, target, slots[:batch], above, clock)
+                level = _level(drafter, source, target, slots[:batch], above, clock)
                 probes[width, context, batch] = level
         return time_in_rounds(probes, deadline, clock, warm=_compiles(target))
 
@@ -276,21 +279,20 @@ def _all_levels(
     begun: Sequence[Prefill],
     clock: Clock,
 ) -> Probe:
-    """Times the one forward of a step, for the first ``len(begun)`` slots.
+    """Times the one forward of a step, for the slots, of which ``begun`` has the prefills.
 
     It follows a step that has committed one token, so that the drafter reads as much as it does
     after a usual step.
     """
-    used = slots[: len(begun)]
-    steps = [_committed(prefill) for prefill in begun]
+    steps = [_committed(prefill) for prefill in begun[: len(slots)]]
 
     def probe() -> float:
-        for slot, step in zip(used, steps, strict=True):
+        for slot, step in zip(slots, steps, strict=True):
             drafter.observe(slot, step)
         children = min(_CHILDREN, target.info.vocab_size)
-        queries = [Expand(source, TreeBuilder(0), [ROOT], children) for _ in used]
+        queries = [Expand(source, TreeBuilder(0), [ROOT], children) for _ in slots]
         before, start = drafter.forwards, clock()
-        drafter.expand(used, queries)
+        drafter.expand(slots, queries)
         _synchronize(target.info.device)
         seconds = clock() - start
         if drafter.forwards != before + 1:

@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from draftwood.protocols import Candidates, Drafter, Expand, Needs, TargetInfo, TargetOutput
-from draftwood.tree import Draw
 
 if TYPE_CHECKING:
     import torch
@@ -44,17 +42,19 @@ class MarginalDrafter(Drafter):
     """Proposes the likeliest tokens of each depth, or samples.
 
     Args:
-        to_target: int64 ``[Vd]``, the target's id of each output, -1 if it has none.
+        token_ids: int64 ``[Vd]``, the id of each output; those beyond the target's tokens are
+            padding.
         target: the target.
     """
 
     at_once: ClassVar = True
 
-    def __init__(self, to_target: NDArray[np.int64], target: TargetInfo) -> None:
+    def __init__(self, token_ids: torch.Tensor, target: TargetInfo) -> None:
         # Here, so that settings can be listed without torch.
         from draftwood.drafters._rollout.vocabulary import VocabularyMap
 
-        self._vocabulary = VocabularyMap(to_target, target)
+        ids = token_ids.cpu().numpy()
+        self._vocabulary = VocabularyMap(np.where(ids < target.vocab_size, ids, -1), target)
         self._requests: dict[int, _Request] = {}
         self._widest = 0
         self._forwards = 0
@@ -94,17 +94,15 @@ class MarginalDrafter(Drafter):
         Raises:
             DraftwoodError: a query for samples has no noise, or a temperature is not above 0.
         """
-        from draftwood.drafters._rollout.answers import answers, check
+        from draftwood.drafters._rollout.answers import answers, check, most_ranked
 
         for query in queries:
             check(query)
-        ranked = [query for query in queries if query.draw is Draw.ONE_HOT]
-        for query in ranked:
-            longest = max(map(len, query.exclude), default=0)
-            self._widest = max(self._widest, query.k + longest)
+        ranked = most_ranked(queries)
+        self._widest = max(self._widest, ranked)
         fresh = [slot for slot in slots if self._requests[slot].rows is None]
         if fresh:
-            self._compute(fresh, ranked=bool(ranked))
+            self._compute(fresh, ranked=ranked > 0)
         requests = [self._requests[slot] for slot in slots]
         within = [_within(r, q) for r, q in zip(requests, queries, strict=True)]
         asked = [

@@ -12,7 +12,6 @@ from transformers import PreTrainedTokenizerBase
 
 from draftwood import models
 from draftwood.costs.store import identity_at
-from draftwood.drafters.eagle3.base import EagleHead
 from draftwood.drafters.eagle3.checkpoint import load_any_head
 from draftwood.engine.draft_dtype import load_draft, load_in
 from draftwood.engine.vocabulary import Vocabulary, translation_of
@@ -110,14 +109,7 @@ class ModelHost:
         return attach(loaded.model), translation
 
     def _load_head(self, name: str, wanted: DraftDtype) -> tuple[DraftHead, DraftModel]:
-        target = self.target
-        where = models.location(name)
-
-        def load(dtype: torch.dtype) -> EagleHead:
-            embedding, output = target.embedding(), target.lm_head()
-            return load_any_head(where, self.info, embedding, output, dtype=dtype)
-
-        head = load_in(wanted, self.info.dtype, self.info.device, load)
+        head = self.loaded(load_any_head, name, wanted)
         if wanted in models.DTYPES and head.dtype != models.DTYPES[wanted]:
             raise DraftwoodError(
                 f"head {name} shares the target's lm_head, so its weights have the target's dtype, "

@@ -12,11 +12,12 @@ from torch.nn import functional
 from draftwood.drafters.dflash.checkpoint import load_dflash
 from draftwood.drafters.dflash.drafter import DFlashDrafter
 from draftwood.drafters.dflash.network import DFlashNetwork
-from draftwood.protocols import Needs, Prefill
+from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT
-from tests.drafters.expand_and_check import Text, drive
+from tests.drafters.decoded_text import DecodedText
+from tests.drafters.expand_and_check import drive
 from tests.factories.dflash_drafters import HEAD_DIM, random_tensors, raw_config, saved
 from tests.factories.tiny_llama import VOCAB, tiny_llama
 
@@ -98,7 +99,7 @@ def literal(
     return norm(rows, tensors["norm.weight"])
 
 
-class DecodedText(Text):
+class HeadText(DecodedText):
     """A request of a target that decodes, and the block computed from scratch for every answer."""
 
     def __init__(
@@ -109,20 +110,12 @@ class DecodedText(Text):
         slot: int,
         prompt: list[int],
     ) -> None:
-        self.target, self.reference, self.needs = target, reference, drafter.needs
-        self.where = target.open(len(prompt) + 64)
-        rows = target.prefill([self.where], [prompt], self.needs)[0]
-        ids = np.array(prompt, dtype=np.int64)
-        super().__init__(drafter, slot, Prefill(ids, int(rows.argmax[-1]), rows))
+        self.reference = reference
+        super().__init__(target, drafter, slot, prompt)
 
     def logits(self, node: int) -> torch.Tensor:
         found: torch.Tensor = self.reference(self.target, self.tokens)[self.builder.depths[node]]
         return found
-
-    def finish(self, *path: int, bonus: int = 3, rows: Any = None) -> None:
-        rows = self.target.forward([self.where], [self.builder.build()], self.needs)[0]
-        self.target.commit([self.where], [path])
-        super().finish(*path, bonus=bonus, rows=rows)
 
 
 def reference_of(raw: dict[str, Any], tensors: dict[str, torch.Tensor], first: int = 1) -> Any:
@@ -176,7 +169,7 @@ def test_every_answer_is_that_of_the_equations(
     assert drafter.needs == Needs(taps=(1, 3))
     rng = np.random.default_rng(0)
     texts = [
-        DecodedText(target, drafter, reference, slot, rng.integers(VOCAB, size=n).tolist())
+        HeadText(target, drafter, reference, slot, rng.integers(VOCAB, size=n).tolist())
         for slot, n in ((4, 9), (0, 90), (2, 1))
     ]
     drive(drafter, texts, rng, 4, VOCAB)
@@ -186,7 +179,7 @@ def test_every_answer_is_that_of_the_equations(
 def test_it_drafts_no_further_than_its_block(target: Runner, tmp_path: Path) -> None:
     network, reference = loaded(tmp_path, raw_config(), target)
     drafter = DFlashDrafter(network, target.info)
-    text = DecodedText(target, drafter, reference, 0, [1, 2, 3])
+    text = HeadText(target, drafter, reference, 0, [1, 2, 3])
     text.builder.add_chain([11, 12, 13, 14, 15], "context")
     [answer] = drafter.expand([0], [text.query([3, 4, ROOT], 2)])
     assert answer.tokens[0].tolist() == text.logits(3).topk(2).indices.tolist()
@@ -198,7 +191,7 @@ def test_fewer_slots_are_a_shorter_block(target: Runner, tmp_path: Path) -> None
     network, _ = loaded(tmp_path, raw, target)
     reference = reference_of({**raw, "block_size": 3}, random_tensors(raw))
     drafter = DFlashDrafter(network, target.info, ahead=2)
-    text = DecodedText(target, drafter, reference, 0, [1, 2, 3])
+    text = HeadText(target, drafter, reference, 0, [1, 2, 3])
     text.ask([ROOT], 4)
     text.builder.add_chain([11, 12], "context")
     [answer] = drafter.expand([0], [text.query([2], 2)])
@@ -213,7 +206,7 @@ def test_a_block_may_draft_from_its_anchor(target: Runner, tmp_path: Path) -> No
     network = load_dflash(saved(tmp_path, flat, tensors), target, torch.float32)
     drafter = DFlashDrafter(network, target.info)
     assert drafter.needs.taps == (0, 2)
-    text = DecodedText(target, drafter, reference_of(flat, tensors, first=0), 0, [1, 2, 3])
+    text = HeadText(target, drafter, reference_of(flat, tensors, first=0), 0, [1, 2, 3])
     text.ask([ROOT], 3)
     text.builder.add_chain([11, 12, 13, 14], "context")
     text.ask([4], 3)

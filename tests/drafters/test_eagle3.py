@@ -9,11 +9,11 @@ import torch
 from draftwood.drafters.eagle3.drafter import Eagle3, Eagle3Drafter
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.host import ModelHost
-from draftwood.protocols import Prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT
-from tests.drafters.expand_and_check import Text, drive, sampled
+from tests.drafters.decoded_text import DecodedText
+from tests.drafters.expand_and_check import drive, sampled
 from tests.factories.eagle3_heads import tiny_config
 from tests.factories.tiny_llama import VOCAB, tiny_llama
 
@@ -46,17 +46,14 @@ def head() -> Eagle3Head:
     return made_head()
 
 
-class DecodedText(Text):
+class HeadText(DecodedText):
     """A request of a target that really decodes, and the head run over every path from scratch."""
 
     def __init__(
         self, target: Runner, head: Eagle3Head, drafter: Eagle3Drafter, slot: int, prompt: list[int]
     ) -> None:
-        self.target, self.head, self.needs = target, head, drafter.needs
-        self.where = target.open(len(prompt) + 64)
-        rows = target.prefill([self.where], [prompt], self.needs)[0]
-        ids = np.array(prompt, dtype=np.int64)
-        super().__init__(drafter, slot, Prefill(ids, int(rows.argmax[-1]), rows))
+        self.head = head
+        super().__init__(target, drafter, slot, prompt)
 
     @torch.no_grad()
     def logits(self, node: int) -> torch.Tensor:
@@ -73,11 +70,6 @@ class DecodedText(Text):
         found = torch.full((VOCAB,), -torch.inf)
         found[torch.from_numpy(self.head.target_ids())] = output.logits[0, -1]
         return found
-
-    def finish(self, *path: int, bonus: int = 3, rows: Any = None) -> None:
-        rows = self.target.forward([self.where], [self.builder.build()], self.needs)[0]
-        self.target.commit([self.where], [path])
-        super().finish(*path, bonus=bonus, rows=rows)
 
 
 def drafter_of(target: Runner, head: Eagle3Head) -> tuple[Eagle3Drafter, Runner]:
@@ -97,7 +89,7 @@ def test_every_answer_equals_the_plain_recurrence(
 ) -> None:
     rng = np.random.default_rng(0)
     texts = [
-        DecodedText(target, head, drafter, slot, rng.integers(VOCAB, size=n).tolist())
+        HeadText(target, head, drafter, slot, rng.integers(VOCAB, size=n).tolist())
         for slot, n in ((4, 9), (0, 21), (2, 1))
     ]
     forwards = drive(drafter, texts, rng, 5, VOCAB)
@@ -107,7 +99,7 @@ def test_every_answer_equals_the_plain_recurrence(
 def test_copied_nodes_are_forwarded_a_generation_at_a_time(
     target: Runner, head: Eagle3Head, drafter: Eagle3Drafter
 ) -> None:
-    text = DecodedText(target, head, drafter, 0, [1, 2, 3])
+    text = HeadText(target, head, drafter, 0, [1, 2, 3])
     text.builder.add_chain([11, 12, 13], "context")
     text.builder.add(1, 14, "context")
     text.ask([3, 4, ROOT], 4)
@@ -118,7 +110,7 @@ def test_a_reduced_vocabulary_uses_the_targets_ids(target: Runner) -> None:
     head = made_head(vocab=24)
     head.d2t.copy_(torch.arange(24) * 9)
     drafter, _ = drafter_of(target, head)
-    text = DecodedText(target, head, drafter, 0, [1, 2, 3])
+    text = HeadText(target, head, drafter, 0, [1, 2, 3])
     answer = text.ask([ROOT], 24)
     assert sorted(answer.tokens[0].tolist()) == list(range(0, 240, 10))
     for kind in (1, 2):

@@ -11,11 +11,12 @@ from draftwood.drafters.medusa.heads import MedusaHeads
 from draftwood.engine.host import ModelHost
 from draftwood.methods import method
 from draftwood.policies.auto.policy import Auto
-from draftwood.protocols import Built, Needs, Prefill, RequestLoad
+from draftwood.protocols import Built, Needs, RequestLoad
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT, Draw
-from tests.drafters.expand_and_check import Text, drive
+from tests.drafters.decoded_text import DecodedText
+from tests.drafters.expand_and_check import drive
 from tests.factories.markov_target import FakeHost
 from tests.factories.medusa_heads import made_heads
 from tests.factories.tiny_llama import VOCAB, tiny_llama
@@ -33,7 +34,7 @@ def heads(target: Runner) -> MedusaHeads:
     return made_heads(HEADS, target.info)
 
 
-class DecodedText(Text):
+class HeadText(DecodedText):
     """A request of a target that decodes, and the heads on its plain hidden states."""
 
     def __init__(
@@ -44,11 +45,8 @@ class DecodedText(Text):
         slot: int,
         prompt: list[int],
     ) -> None:
-        self.target, self.heads, self.needs = target, heads, drafter.needs
-        self.where = target.open(len(prompt) + 64)
-        rows = target.prefill([self.where], [prompt], self.needs)[0]
-        ids = np.array(prompt, dtype=np.int64)
-        super().__init__(drafter, slot, Prefill(ids, int(rows.argmax[-1]), rows))
+        self.heads = heads
+        super().__init__(target, drafter, slot, prompt)
 
     @torch.no_grad()
     def logits(self, node: int) -> torch.Tensor:
@@ -64,11 +62,6 @@ class DecodedText(Text):
         found[self.heads.token_ids] = output(rows)
         return found
 
-    def finish(self, *path: int, bonus: int = 3, rows: Any = None) -> None:
-        rows = self.target.forward([self.where], [self.builder.build()], self.needs)[0]
-        self.target.commit([self.where], [path])
-        super().finish(*path, bonus=bonus, rows=rows)
-
 
 def drafter_of(heads: MedusaHeads, target: Runner) -> MedusaDrafter:
     return MedusaDrafter(heads, target.info)
@@ -80,7 +73,7 @@ def test_every_answer_is_that_of_the_heads(target: Runner, own: bool) -> None:
     drafter = drafter_of(heads, target)
     rng = np.random.default_rng(0)
     texts = [
-        DecodedText(target, heads, drafter, slot, rng.integers(VOCAB, size=n).tolist())
+        HeadText(target, heads, drafter, slot, rng.integers(VOCAB, size=n).tolist())
         for slot, n in ((4, 9), (0, 21), (2, 1))
     ]
     levels = drive(drafter, texts, rng, 5, VOCAB)
@@ -93,7 +86,7 @@ def test_it_needs_the_last_hidden_state(target: Runner, heads: MedusaHeads) -> N
 
 def test_nodes_below_the_last_head_have_no_children(target: Runner, heads: MedusaHeads) -> None:
     drafter = drafter_of(heads, target)
-    text = DecodedText(target, heads, drafter, 0, [1, 2, 3])
+    text = HeadText(target, heads, drafter, 0, [1, 2, 3])
     text.builder.add_chain([11, 12, 13, 14], "context")
     [answer] = drafter.expand([0], [text.query([4, ROOT, 3], 2)])
     assert (answer.tokens[0] == -1).all()
@@ -106,7 +99,7 @@ def test_nodes_below_the_last_head_have_no_children(target: Runner, heads: Medus
 def test_a_reduced_vocabulary_uses_the_targets_ids(target: Runner) -> None:
     heads = made_heads(HEADS, target.info, ids=torch.arange(24) * 9)
     drafter = drafter_of(heads, target)
-    text = DecodedText(target, heads, drafter, 0, [1, 2, 3])
+    text = HeadText(target, heads, drafter, 0, [1, 2, 3])
     answer = text.ask([ROOT], 3)
     assert (answer.tokens % 9 == 0).all()
 
@@ -115,15 +108,15 @@ def test_padded_outputs_are_never_proposed(target: Runner) -> None:
     heads = made_heads(HEADS, target.info, ids=torch.arange(VOCAB + 8))
     heads.lm_heads[0].weight.data[VOCAB:] = 100.0  # type: ignore[operator]
     drafter = drafter_of(heads, target)
-    DecodedText(target, made_heads(HEADS, target.info), drafter, 0, [1, 2, 3])
-    query = DecodedText(target, made_heads(HEADS, target.info), drafter, 1, [4]).query([ROOT], 5)
+    HeadText(target, made_heads(HEADS, target.info), drafter, 0, [1, 2, 3])
+    query = HeadText(target, made_heads(HEADS, target.info), drafter, 1, [4]).query([ROOT], 5)
     [answer] = drafter.expand([1], [query])
     assert 0 <= answer.tokens.min() <= answer.tokens.max() < VOCAB
 
 
 def test_released_requests_are_forgotten(target: Runner, heads: MedusaHeads) -> None:
     drafter = drafter_of(heads, target)
-    text = DecodedText(target, heads, drafter, 0, [1, 2, 3])
+    text = HeadText(target, heads, drafter, 0, [1, 2, 3])
     drafter.release(0)
     with pytest.raises(KeyError):
         drafter.expand([0], [text.query([ROOT], 2)])
@@ -147,4 +140,4 @@ def test_loaded_heads_are_used_as_they_are(target: Runner, heads: MedusaHeads) -
     drafter = Medusa(heads).build(ModelHost(target))
     assert Draw.WITHOUT_REPLACEMENT in Medusa.draws
     assert isinstance(drafter, MedusaDrafter)
-    DecodedText(target, heads, drafter, 0, [1, 2, 3]).ask([ROOT], 3)
+    HeadText(target, heads, drafter, 0, [1, 2, 3]).ask([ROOT], 3)

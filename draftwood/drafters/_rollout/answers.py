@@ -31,6 +31,12 @@ def check(query: Expand) -> None:
         )
 
 
+def most_ranked(queries: Sequence[Expand]) -> int:
+    """Tokens that rows need in their top-k for the one-hot queries; 0 without any."""
+    ranked = [query for query in queries if query.draw is Draw.ONE_HOT]
+    return max((q.k + max(map(len, q.exclude), default=0) for q in ranked), default=0)
+
+
 def answers(
     asked: Sequence[tuple[Draws, Expand, Sequence[Place]]],
     vocabulary: VocabularyMap,

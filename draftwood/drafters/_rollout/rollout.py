@@ -20,14 +20,14 @@ from typing import Final
 
 import torch
 
-from draftwood.drafters._rollout.answers import answers, check
+from draftwood.drafters._rollout.answers import answers, check, most_ranked
 from draftwood.drafters._rollout.draws import Draws
 from draftwood.drafters._rollout.entries import RolloutEntries
 from draftwood.drafters._rollout.reading import Reader
 from draftwood.drafters._rollout.topk import Place
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.protocols import Candidates, DraftModel, Expand, Needs, TargetOutput
-from draftwood.tree import Draw, TokenTree, TreeBuilder
+from draftwood.tree import TokenTree, TreeBuilder
 
 _MAX_ALONG: Final = 16
 """Most tokens of a backlog that are forwarded together with the next level."""
@@ -171,12 +171,10 @@ class DraftRollout:
         fits = [self._fits(s, q) for s, q in zip(sequences, queries, strict=True)]
         able = [(s, q) for s, q, fit in zip(sequences, queries, fits, strict=True) if fit]
         self._catch_up([sequence for sequence, _ in able])
-        ranked = [q for _, q in able if q.draw is Draw.ONE_HOT]
+        ranked = most_ranked([q for _, q in able])
         # As wide as ever asked: a node may be asked again, for more.
-        for query in ranked:
-            longest = max(map(len, query.exclude), default=0)
-            self._widest = max(self._widest, query.k + longest)
-        while self._forward(able, Needs(top_k=self._widest, host=bool(ranked))):
+        self._widest = max(self._widest, ranked)
+        while self._forward(able, Needs(top_k=self._widest, host=ranked > 0)):
             self.forwards += 1
         asked = [(s.draws, q, _places(s, q)) for s, q in able]
         found = iter(answers(asked, self._vocabulary, self.node_by_node))

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from draftwood.drafters._marginals import MarginalDrafter
 from draftwood.protocols import (
     DraftDtype,
@@ -103,8 +101,7 @@ class DFlashDrafter(MarginalDrafter):
     """
 
     def __init__(self, network: DFlashNetwork, target: TargetInfo, ahead: int = 0) -> None:
-        ids = network.token_ids.cpu().numpy()
-        super().__init__(np.where(ids < target.vocab_size, ids, -1), target)
+        super().__init__(network.token_ids, target)
         self._network = network
         self._device = target.device
         config = network.config

@@ -26,20 +26,14 @@ from draftwood.drafters.eagle3.eagle1_checkpoint import eagle1_head, is_eagle1
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.eagle3.names import canonical
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import TargetInfo
+from draftwood.protocols import Target, TargetInfo
 
 _EMBEDDING = "embed_tokens.weight"
 _OUTPUT = "lm_head.weight"
 _ATTENTION = "midlayer.self_attn"
 
 
-def load_any_head(
-    name: str | Path,
-    target: TargetInfo,
-    embedding: nn.Module | None = None,
-    output: nn.Module | None = None,
-    dtype: torch.dtype | None = None,
-) -> EagleHead:
+def load_any_head(name: str, target: Target, dtype: torch.dtype) -> EagleHead:
     """Load a head of EAGLE-1, EAGLE-2 or EAGLE-3, as :func:`load_head` does.
 
     Its tensors tell which it is. One without an ``lm_head`` of its own has the target's dtype.
@@ -47,11 +41,12 @@ def load_any_head(
     Raises:
         DraftwoodError: see :func:`load_head`.
     """
-    directory = located(str(name), "an EAGLE-3 head")
-    tensors = directory.tensors()
+    directory = located(name, "an EAGLE-3 head")
+    tensors, info = directory.tensors(), target.info
+    embedding, output = target.embedding(), target.lm_head()
     if is_eagle1(tensors):
-        return eagle1_head(tensors, directory.config(), target, embedding, output)
-    return _made(tensors, directory, target, embedding, output, dtype)
+        return eagle1_head(tensors, directory.config(), info, embedding, output)
+    return _made(tensors, directory, info, embedding, output, dtype)
 
 
 def load_head(

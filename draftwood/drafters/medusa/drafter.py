@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from draftwood.drafters._marginals import MarginalDrafter
 from draftwood.protocols import (
     DraftDtype,
@@ -77,9 +75,7 @@ class MedusaDrafter(MarginalDrafter):
     """
 
     def __init__(self, heads: MedusaHeads, target: TargetInfo) -> None:
-        ids = heads.token_ids.cpu().numpy()
-        # Published outputs may be padded.
-        super().__init__(np.where(ids < target.vocab_size, ids, -1), target)
+        super().__init__(heads.token_ids, target)
         self._heads = heads
         self._last = target.layers
         self._states: dict[int, torch.Tensor] = {}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from draftwood.drafters.dflash.network import DFlashNetwork
 from draftwood.lab.train.head_loss import STEP_DECAY, DraftLabels
-from draftwood.lab.train.loss import Labels, chunked_loss
+from draftwood.lab.train.loss import chunked_loss
 from draftwood.lab.train.teacher import TargetStates, Teacher
 
 
@@ -55,14 +55,9 @@ class BlockLoss:
         last = blocks_of(reading, places, drafted).flatten(0, 2)
         shares = STEP_DECAY ** torch.arange(drafted, device=tokens.device)
         weights = (shares / shares.sum() / places.numel()).repeat(places.numel())
-
-        def of(part: slice) -> Labels:
-            log_q, weight = self._labels.of(self._teacher.log_probs(last[part]))
-            q = log_q.exp()
-            return Labels(q, (q * log_q).sum(1), weight)
-
         hidden = found.flatten(0, 2)[None]
-        return chunked_loss(hidden, network.lm_head.weight, weights[None], of)
+        labels = self._labels.after(last, self._teacher)
+        return chunked_loss(hidden, network.lm_head.weight, weights[None], labels)
 
 
 def random_anchors(tokens: Tensor, block: int, most: int, seed: int) -> Tensor:

@@ -1,8 +1,6 @@
 """Training of a DFlash drafter in a run directory, for its finished target or any other."""
 
-import logging
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -12,11 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from draftwood.drafters.dflash.network import DFlashNetwork, Stored
-from draftwood.lab.train.answer_spans import answer_marks
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.dflash_loss import BlockLoss, drafted_blocks
 from draftwood.lab.train.dflash_plan import DFlashPlan
-from draftwood.lab.train.evaluate import DraftedChains, chains_of
+from draftwood.lab.train.evaluate import DraftedChains, chains_of, held_out
 from draftwood.lab.train.export import export_dflash
 from draftwood.lab.train.head import frequent_tokens
 from draftwood.lab.train.head_loss import STEP_DECAY, DraftLabels
@@ -26,8 +23,6 @@ from draftwood.lab.train.recipe import TrainingRecipe
 from draftwood.lab.train.run_options import RunOptions
 from draftwood.lab.train.teacher import TargetStates, Teacher
 from draftwood.lab.train.training_run import TrainingRun
-
-logger = logging.getLogger(__name__)
 
 
 def train_dflash(
@@ -62,25 +57,14 @@ def train_dflash(
     labels = DraftLabels(network.token_ids, teacher.vocab_size)
     shape = {**raw, "draft_vocab": count}
     fingerprint = teacher.fingerprint()
-    marks = answer_marks(tokenizer)
 
     def evaluate() -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        in_answers: dict[str, Any] = {}
-        for domain in domains:
-            chains = block_chains(network, teacher, labels, domain)
-            found[domain.name] = asdict(chains.acceptance())
-            if marks is not None:
-                inside = chains.acceptance(marks.followed_by_answer(chains.rows))
-                in_answers |= {domain.name: asdict(inside)} if inside.chains else {}
-        logger.info("held out: %s; in answers: %s", found, in_answers)
         return {
             "shape": shape,
             "anchors": plan.anchors,
             "decay": STEP_DECAY,
             "target": {"name": teacher.name, "fingerprint": fingerprint},
-            "held_out": found,
-            "held_out_answers": in_answers,
+            **held_out(domains, tokenizer, partial(block_chains, network, teacher, labels)),
         }
 
     run.train(

@@ -1,8 +1,9 @@
 """Evaluation on held-out text: loss, repetition, agreement with a teacher, acceptance of a head."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import asdict, dataclass
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -11,12 +12,15 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.lab.loops import pooled, repeats
+from draftwood.lab.train.answer_spans import answer_marks
 from draftwood.lab.train.batches import held_out_rows
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.eagle3 import unroll
 from draftwood.lab.train.head_loss import DraftLabels, head_labels
 from draftwood.lab.train.teacher import TargetStates, Teacher
 from draftwood.lab.train.tokenizer import bytes_per_token
+
+logger = logging.getLogger(__name__)
 
 _LENGTH = 512
 _ROWS = 32
@@ -146,6 +150,34 @@ class DraftedChains:
             accepted=_shares(accepted, chains),
             accepted_tokens=round(float(accepted.sum()) / max(1, chains), 4),
         )
+
+
+def held_out(
+    domains: Iterable[Domain],
+    tokenizer: PreTrainedTokenizerFast,
+    chains: Callable[[Domain], DraftedChains],
+) -> dict[str, dict[str, Any]]:
+    """Acceptance on the held-out text of domains, of all of it and inside answers.
+
+    Args:
+        domains: whose text is drafted.
+        tokenizer: tells answers from the rest of a dialogue, if its template has marks for it.
+        chains: those of a domain.
+
+    Returns:
+        ``held_out`` and ``held_out_answers``, each with the acceptance by domain.
+    """
+    marks = answer_marks(tokenizer)
+    found: dict[str, Any] = {}
+    in_answers: dict[str, Any] = {}
+    for domain in domains:
+        drafted = chains(domain)
+        found[domain.name] = asdict(drafted.acceptance())
+        if marks is not None:
+            inside = drafted.acceptance(marks.followed_by_answer(drafted.rows))
+            in_answers |= {domain.name: asdict(inside)} if inside.chains else {}
+    logger.info("held out: %s; in answers: %s", found, in_answers)
+    return {"held_out": found, "held_out_answers": in_answers}
 
 
 @torch.inference_mode()

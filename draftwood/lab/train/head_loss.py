@@ -1,6 +1,6 @@
 """Training loss of an EAGLE-3 head: its unrolled steps against the target's distributions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -43,6 +43,21 @@ class DraftLabels:
         weights = self._draftable[log_probs.argmax(-1)].to(log_probs.dtype)
         return log_probs[:, self.drafted].log_softmax(-1), weights
 
+    def after(self, last: Tensor, teacher: Teacher) -> Callable[[slice], Labels]:
+        """The labels of some rows, for :func:`draftwood.lab.train.loss.chunked_loss`.
+
+        Args:
+            last: the target's last hidden states [n, Ht], whose next tokens are drafted.
+            teacher: the target.
+        """
+
+        def of(part: slice) -> Labels:
+            log_q, weight = self.of(teacher.log_probs(last[part]))
+            q = log_q.exp()
+            return Labels(q, (q * log_q).sum(1), weight)
+
+        return of
+
 
 def head_labels(head: Eagle3Head) -> DraftLabels:
     """The labels of a head."""
@@ -70,14 +85,9 @@ def unrolled_loss(
     # With k rows of padding in front, all steps' predictions of a token have the same index.
     padded = [functional.pad(each, (0, 0, k, 0)) for k, each in enumerate(outputs)]
     last = reading.last[:, 1:].flatten(0, 1)
-
-    def of(part: slice) -> Labels:
-        log_q, weight = labels.of(teacher.log_probs(last[part]))
-        q = log_q.exp()
-        return Labels(q, (q * log_q).sum(1), weight)
-
     weights = _weights(len(outputs), *outputs[0].shape[:2]).to(last.device)
-    return chunked_loss(torch.stack(padded).flatten(1, 2), output, weights, of)
+    hidden = torch.stack(padded).flatten(1, 2)
+    return chunked_loss(hidden, output, weights, labels.after(last, teacher))
 
 
 class HeadLoss:

@@ -1,7 +1,5 @@
 """Training of an EAGLE-3 head in a run directory, for its finished target or any other."""
 
-import logging
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -9,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from draftwood.lab.train.answer_spans import answer_marks
 from draftwood.lab.train.corpus import Domain
-from draftwood.lab.train.evaluate import drafted_chains
+from draftwood.lab.train.evaluate import drafted_chains, held_out
 from draftwood.lab.train.export import export_head
 from draftwood.lab.train.head import describe, equalise_taps, frequent_tokens, new_head
 from draftwood.lab.train.head_loss import STEP_DECAY, HeadLoss
@@ -23,8 +20,6 @@ from draftwood.lab.train.training_run import TrainingRun
 
 _ROWS, _LENGTH = 4, 512
 """Rows of text by which taps are scaled, and their tokens."""
-
-logger = logging.getLogger(__name__)
 
 
 def train_head(
@@ -59,26 +54,15 @@ def train_head(
         main = max(domains, key=lambda domain: run.mixture.get(domain.name, 0.0))
         equalise_taps(head, teacher, _first_rows(main))
     shape, fingerprint = describe(config), teacher.fingerprint()
-    marks = answer_marks(tokenizer)
 
     def evaluate() -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        in_answers: dict[str, Any] = {}
-        for domain in domains:
-            chains = drafted_chains(head, teacher, plan.unroll, domain)
-            found[domain.name] = asdict(chains.acceptance())
-            if marks is not None:
-                inside = chains.acceptance(marks.followed_by_answer(chains.rows))
-                in_answers |= {domain.name: asdict(inside)} if inside.chains else {}
-        logger.info("held out: %s; in answers: %s", found, in_answers)
         return {
             "shape": shape,
             "tied": plan.tied,
             "fc_norm": plan.fc_norm,
             "unroll": {"steps": plan.unroll, "decay": STEP_DECAY},
             "target": {"name": teacher.name, "fingerprint": fingerprint},
-            "held_out": found,
-            "held_out_answers": in_answers,
+            **held_out(domains, tokenizer, partial(drafted_chains, head, teacher, plan.unroll)),
         }
 
     run.train(

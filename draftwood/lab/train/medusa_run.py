@@ -1,8 +1,7 @@
 """Training of Medusa heads in a run directory, for its finished target or any other."""
 
-import logging
 from collections.abc import Iterator
-from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from draftwood.drafters.medusa.heads import MedusaHeads
-from draftwood.lab.train.answer_spans import answer_marks
 from draftwood.lab.train.corpus import Domain
-from draftwood.lab.train.evaluate import DraftedChains, chains_of
+from draftwood.lab.train.evaluate import DraftedChains, chains_of, held_out
 from draftwood.lab.train.export import export_medusa
 from draftwood.lab.train.head import frequent_tokens
 from draftwood.lab.train.head_loss import STEP_DECAY, DraftLabels
@@ -25,8 +23,6 @@ from draftwood.lab.train.recipe import TrainingRecipe
 from draftwood.lab.train.run_options import RunOptions
 from draftwood.lab.train.teacher import TargetStates, Teacher
 from draftwood.lab.train.training_run import TrainingRun
-
-logger = logging.getLogger(__name__)
 
 
 def train_medusa(
@@ -60,24 +56,13 @@ def train_medusa(
     labels = DraftLabels(heads.token_ids, teacher.vocab_size)
     shape = {"heads": plan.heads, "layers": plan.layers, "draft_vocab": count}
     fingerprint = teacher.fingerprint()
-    marks = answer_marks(tokenizer)
 
     def evaluate() -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        in_answers: dict[str, Any] = {}
-        for domain in domains:
-            chains = medusa_chains(heads, teacher, labels, domain)
-            found[domain.name] = asdict(chains.acceptance())
-            if marks is not None:
-                inside = chains.acceptance(marks.followed_by_answer(chains.rows))
-                in_answers |= {domain.name: asdict(inside)} if inside.chains else {}
-        logger.info("held out: %s; in answers: %s", found, in_answers)
         return {
             "shape": shape,
             "decay": STEP_DECAY,
             "target": {"name": teacher.name, "fingerprint": fingerprint},
-            "held_out": found,
-            "held_out_answers": in_answers,
+            **held_out(domains, tokenizer, partial(medusa_chains, heads, teacher, labels)),
         }
 
     run.train(

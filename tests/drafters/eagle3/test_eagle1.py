@@ -16,11 +16,12 @@ from draftwood.drafters.eagle3.eagle1_head import Eagle1Head
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Needs, Prefill
+from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
-from tests.drafters.expand_and_check import Text, drive
-from tests.factories.eagle3_heads import TARGET, embedding, tiny_head
+from tests.drafters.decoded_text import DecodedText
+from tests.drafters.expand_and_check import drive
+from tests.factories.eagle3_heads import tiny_config
 from tests.factories.tiny_llama import VOCAB, tiny_llama
 
 H, HEADS, KV_HEADS, SIZE, INNER, LAYERS = 32, 4, 2, 8, 20, 3
@@ -83,7 +84,7 @@ def saved(directory: Path, given: dict[str, torch.Tensor], *, pickled: bool = Fa
 
 def head_of(directory: Path, target: Runner, **kind: bool) -> Eagle1Head:
     name = saved(directory, tensors(**kind))
-    head = load_any_head(name, target.info, target.embedding(), target.lm_head())
+    head = load_any_head(name, target, torch.float32)
     assert isinstance(head, Eagle1Head)
     return head
 
@@ -144,17 +145,14 @@ def test_the_layer_is_that_of_the_paper(
     torch.testing.assert_close(found.logits[0], output(expected), atol=1e-4, rtol=1e-4)
 
 
-class DecodedText(Text):
+class HeadText(DecodedText):
     """A request of a target that decodes, and the head run over every path from scratch."""
 
     def __init__(
         self, target: Runner, head: Eagle1Head, drafter: Eagle3Drafter, slot: int, prompt: list[int]
     ) -> None:
-        self.target, self.head, self.needs = target, head, drafter.needs
-        self.where = target.open(len(prompt) + 64)
-        rows = target.prefill([self.where], [prompt], self.needs)[0]
-        ids = np.array(prompt, dtype=np.int64)
-        super().__init__(drafter, slot, Prefill(ids, int(rows.argmax[-1]), rows))
+        self.head = head
+        super().__init__(target, drafter, slot, prompt)
 
     @torch.no_grad()
     def logits(self, node: int) -> torch.Tensor:
@@ -170,11 +168,6 @@ class DecodedText(Text):
         found: torch.Tensor = output.logits[0, -1]
         return found
 
-    def finish(self, *path: int, bonus: int = 3, rows: Any = None) -> None:
-        rows = self.target.forward([self.where], [self.builder.build()], self.needs)[0]
-        self.target.commit([self.where], [path])
-        super().finish(*path, bonus=bonus, rows=rows)
-
 
 def test_every_answer_equals_the_plain_recurrence(target: Runner, tmp_path: Path) -> None:
     head, model = ModelHost(target).head(saved(tmp_path, tensors()), "target")
@@ -183,7 +176,7 @@ def test_every_answer_equals_the_plain_recurrence(target: Runner, tmp_path: Path
     assert drafter.needs == Needs(taps=(LAYERS,))
     rng = np.random.default_rng(0)
     texts = [
-        DecodedText(target, head, drafter, slot, rng.integers(VOCAB, size=n).tolist())
+        HeadText(target, head, drafter, slot, rng.integers(VOCAB, size=n).tolist())
         for slot, n in ((4, 9), (0, 21), (2, 1))
     ]
     assert drafter.forwards == 0
@@ -196,7 +189,7 @@ def test_pickles_and_prefixes_are_read(target: Runner, tmp_path: Path) -> None:
     spelt = {f"model.{name}": each for name, each in given.items()}
     for number, (stored, pickled) in enumerate(((given, True), (spelt, False))):
         name = saved(tmp_path / str(number), stored, pickled=pickled)
-        head = load_any_head(name, target.info, target.embedding(), target.lm_head())
+        head = load_any_head(name, target, torch.float32)
         for key, tensor in plain.state_dict().items():
             assert torch.equal(head.state_dict()[key], tensor), key
 
@@ -215,11 +208,12 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     name = saved(tmp_path, tensors() | change)
     with pytest.raises(DraftwoodError, match=complaint):
-        load_any_head(name, target.info, target.embedding(), target.lm_head())
+        load_any_head(name, target, torch.float32)
 
 
 def test_other_heads_are_eagle3s(target: Runner, tmp_path: Path) -> None:
-    made = save_head(tiny_head(), tmp_path / "head")
-    assert isinstance(load_any_head(made, TARGET, embedding()), Eagle3Head)
+    config = tiny_config(vocab_size=VOCAB, hidden_size=H, target_hidden_size=H, taps=(1, 0))
+    made = save_head(Eagle3Head(config), tmp_path / "head")
+    assert isinstance(load_any_head(str(made), target, torch.float32), Eagle3Head)
     with pytest.raises(DraftwoodError, match="EAGLE-1"):
         load_head(saved(tmp_path / "eagle1", tensors()), target.info)

@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr int MOST = REGISTERS == 32 ? 8 : 4;  // rows of x that are multiplied together
+constexpr int MOST = REGISTERS == 32 ? 9 : 4;  // rows of x that are multiplied together
 constexpr int BLOCK = 12;                      // rows of w that stay in the cache for FEW rows of x
 constexpr int64_t FEW = 64;                    // rows of x that stay in the cache for all rows of w
 
@@ -113,14 +113,16 @@ template <class T, class S, int... M> constexpr auto turns_of(std::integer_seque
 template <class T, class S>
 void part(const Weight<T, S>& weight, int64_t first, int64_t end, const T* x, T* y, int64_t rows) {
     static constexpr auto TURNS = turns_of<T, S>(std::make_integer_sequence<int, MOST>());
-    const int64_t n = weight.inputs, turns = (rows + MOST - 1) / MOST;
+    // Turns of equal numbers of rows, of which the last may have some of the one before: with unequal numbers, turns
+    // would differ in ROWS, and ask for some of the next block twice and for some of it not at all.
+    const int64_t n = weight.inputs, turns = (rows + MOST - 1) / MOST, each = (rows + turns - 1) / turns;
+    const Turn<T, S> turn = TURNS.by_rows[each - 1];
     int64_t o = first;
     for (; o + BLOCK <= end; o += BLOCK) {
         const S* ahead = o + 2 * BLOCK <= end ? weight.w + (o + BLOCK) * n : nullptr;
-        for (int64_t i = 0, done = 0; i < turns; i++) {  // of about equal numbers of rows
-            const int64_t m = rows * (i + 1) / turns - done;
-            TURNS.by_rows[m - 1](weight, o, x + done * n, y + done * weight.outputs, ahead, i, turns);
-            done += m;
+        for (int64_t i = 0; i < turns; i++) {
+            const int64_t m = i + 1 < turns ? i * each : rows - each;
+            turn(weight, o, x + m * n, y + m * weight.outputs, ahead, i, turns);
         }
     }
     for (; o < end; o++)

@@ -11,7 +11,7 @@ A weight that only its module references is *moved* into the layout, so packing 
 Reading such a weight from the module restores the plain weight first. The module then computes with
 the plain weight until :meth:`PackedLinear.refresh`. A weight with other references (a tied
 embedding, an optimizer) is copied. The copy is used as long as the weight is unchanged. Compiled
-code needs neither.
+code needs neither, but a weight that begins at a cache line (:mod:`draftwood.runner.cpu.aligned`).
 """
 
 import logging
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import nn
 
+from draftwood.runner.cpu.aligned import align
 from draftwood.runner.cpu.layout_cache import cached_layouts
 from draftwood.runner.cpu.layouts import LayoutChoice, Linear, Weight, WeightLayout
 from draftwood.runner.patched import PatchedForward
@@ -56,6 +57,8 @@ def pack(model: nn.Module, choose: Chooser = cached_layouts) -> "list[PackedLine
         if parameter is not None and type(parameter.data) is torch.Tensor
     )
     modules = list(_candidates(model))
+    moved = align(module.weight for module in modules)
+    logger.debug("%.0f MB of weights moved to the beginning of cache lines", moved / 1e6)
     with torch.no_grad():
         choices = choose([(module.weight.detach(), module.bias) for module in modules])
     for module, choice in zip(modules, choices, strict=True):

@@ -1,0 +1,62 @@
+"""Weights within a cache line are moved, bit for bit, unless something else uses their memory."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from draftwood.runner.cpu.aligned import LINE, align
+from draftwood.runner.cpu.packing import pack
+
+
+def displaced(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> nn.Parameter:
+    """Random numbers that begin 40 bytes behind a cache line, in memory of their own."""
+    count = torch.Size(shape).numel()
+    memory = bytearray(2 * LINE + count * dtype.itemsize)
+    begin = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
+    found = torch.frombuffer(memory, dtype=dtype, count=count, offset=-begin % LINE + 40)
+    return nn.Parameter(found.view(shape).copy_(torch.randn(shape)), requires_grad=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_displaced_weight_is_moved_bit_for_bit(dtype: torch.dtype) -> None:
+    weight = displaced((6, 8), dtype)
+    before = weight.clone()
+    assert weight.data_ptr() % LINE == 40
+    assert align([weight, weight]) == weight.nbytes
+    assert weight.data_ptr() % LINE == 0
+    assert torch.equal(weight, before)
+
+
+def test_a_weight_at_a_cache_line_stays() -> None:
+    weight = nn.Parameter(torch.randn(6, 8))
+    place = weight.data_ptr()
+    assert align([weight]) == 0
+    assert weight.data_ptr() == place
+
+
+def test_weights_that_share_memory_stay_together() -> None:
+    weight = displaced((6, 8))
+    other, row = nn.Parameter(weight.data, False), nn.Parameter(weight.data[1:2], False)
+    assert align([weight, other]) == 0
+    assert align([row]) == 0
+    assert other.data_ptr() == weight.data_ptr()
+
+
+def test_the_weights_of_a_mapped_file_are_moved_before_they_are_packed(tmp_path: Path) -> None:
+    tied = nn.Linear(8, 6, bias=False)
+    model = nn.Sequential(nn.Embedding(6, 8), tied)
+    state = {"weight": torch.randn(6, 8)}
+    for padding in range(8):
+        save_file(state, tmp_path / "model.safetensors", {"padding": "x" * 8 * padding})
+        mapped: Tensor = load_file(tmp_path / "model.safetensors")["weight"]
+        if mapped.data_ptr() % LINE:
+            break
+    tied.weight = model[0].weight = nn.Parameter(mapped)
+    pack(model, lambda weights: [None] * len(weights))
+    assert mapped.data_ptr() % LINE
+    assert tied.weight.data_ptr() % LINE == 0
+    assert tied.weight is model[0].weight
+    assert torch.equal(tied.weight, state["weight"])

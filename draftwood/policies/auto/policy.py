@@ -244,7 +244,7 @@ class Auto(Policy):
         ``ranking``: position and drafter's name of the sources that are asked.
         """
         while True:
-            nodes = [node for node in nodes if pool.builder.depths[node] < deepest]
+            nodes = pool.reached(nodes, deepest)
             if sum(pool.path[node] for node in nodes) < _REACH:
                 return
             fresh: list[int] = []

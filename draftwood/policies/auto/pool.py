@@ -3,8 +3,9 @@
 A candidate that several sources list below one parent is one node, and its bucket
 (:mod:`draftwood.policies.auto.features`) has the codes of all of them. Each node has a probability,
 that the target takes it if it took its parent, and the product of these along its path. Candidates
-whose path is less likely than a floor are dropped, and so is all below them. Pure; probabilities
-come from the forecast.
+whose path is less likely than a floor are dropped, and so is all below them. The root's children
+stay: whether they were right is always known afterwards, so that a bucket is learnt that is thought
+not to pay. Pure; probabilities come from the forecast.
 """
 
 import math
@@ -41,7 +42,7 @@ class Pool:
     Args:
         anchor: the root's token.
         acceptance: predicts the acceptance of candidates.
-        floor: lowest path probability of a candidate.
+        floor: lowest path probability of a candidate below another one.
         most: candidates at most.
         sources: in the order of the codes.
 
@@ -113,7 +114,8 @@ class Pool:
             if known is None:
                 new = True  # below a node that is new there is nothing yet
                 likely = probability(only(answered[node], source)[code])
-                if path[node] * likely < floor or len(path) > self._most:
+                dropped = node != ROOT and path[node] * likely < floor
+                if dropped or len(path) > self._most:
                     return
                 known = self._add(node, token, name, source, code, likely)
             elif self.codes[known][source] <= NOT_LISTED:
@@ -164,7 +166,8 @@ class Pool:
                     continue
                 own = probability(only[code])
                 path = reach * own
-                if path >= floor and (childless or child(node, token) is None):
+                kept = path >= floor or node == ROOT
+                if kept and (childless or child(node, token) is None):
                     added.append((node, token, code, own, path))
         room = self._most - len(self) + 1
         if len(added) > room:
@@ -175,6 +178,11 @@ class Pool:
             for node in new:
                 self.builder.draws[node] = draw
         return new
+
+    def reached(self, nodes: Sequence[int], deepest: int) -> list[int]:
+        """Those of some nodes that may have children: above the floor, and above ``deepest``."""
+        depths = self.builder.depths
+        return [n for n in nodes if self.path[n] >= self._floor and depths[n] < deepest]
 
     def surplus(self, price: float) -> float:
         """Expected tokens of the candidates that pay at a price, net of it; the root is one."""

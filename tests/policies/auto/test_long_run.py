@@ -12,9 +12,10 @@ import pytest
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.lab.replay.hosts import FixedCosts
 from draftwood.policies.auto.calibration import Calibration
+from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.tuner import AutoTuner
-from draftwood.protocols import Bid
+from draftwood.protocols import Bid, Continuation
 from draftwood.tree import ROOT, TokenTree
 from tests.policies.auto.codes import by_place
 from tests.policies.auto.known_costs import (
@@ -28,6 +29,7 @@ from tests.policies.auto.known_costs import (
     outcome,
     tree_at,
 )
+from tests.policies.auto.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -106,3 +108,19 @@ def test_no_fixed_size_makes_more_of_its_time(curve: Curve, batch: int) -> None:
         fixed.append(expected / spent)
     assert adaptive >= max(fixed)
     assert adaptive > 1.03 * fixed[0], "drafting pays at all"
+
+
+def test_candidates_that_did_not_pay_are_learnt_all_the_same() -> None:
+    """A node costs more than they are worth, until they are right."""
+    tuner = AutoTuner(Calibration(), FixedCosts(StepCosts(Curve((1, 2), (1.0, 1.4)))))
+    stage = Stage((Continuation((7,), 3, 1, 1),))
+    drafted = []
+    for step in range(150):
+        [forecast] = begin(tuner, [10])
+        tree = stage.grow(Auto(), forecast, price=lambda made: tuner.price([made]))
+        drafted.append(tree.drafted)
+        committed = (6,) if step < 50 else (7, 3) if tree.drafted else (7,)
+        bid = stage.bid if forecast.floor <= 1.0 else None
+        observe(tuner, [bid], [outcome(tree, committed)])
+    assert sum(drafted[10:50]) == 0
+    assert sum(drafted[-20:]) >= 15

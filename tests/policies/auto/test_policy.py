@@ -255,7 +255,15 @@ def test_depth_is_limited_by_room_and_by_its_own_setting() -> None:
 def test_the_floor_is_the_forecasts() -> None:
     stage = Stage(offer(*range(1, 20)))
     sizes = [stage.grow(Auto(), given(floor=floor)).drafted for floor in (0.01, 0.3, 0.9)]
-    assert sizes == [19, 5, 0]  # 0.8 ** 19 = 0.014, 0.8 ** 5 = 0.33
+    assert sizes == [19, 5, 1]  # 0.8 ** 19 = 0.014, 0.8 ** 5 = 0.33; the root's child is kept
+
+
+def test_children_of_candidates_below_the_floor_are_not_asked_for() -> None:
+    stage = Stage(table={0: [(1, 0.9)], 1: [(2, 0.9)]})
+    stage.grow(Auto(), given(floor=0.5))
+    assert stage.nodes("adjacency") == [[0]]
+    stage.grow(Auto(), given(floor=0.3))
+    assert stage.nodes("adjacency") == [[0], [1]]
 
 
 def test_without_a_forecast_a_copied_token_is_likelier_than_a_ranked_one() -> None:

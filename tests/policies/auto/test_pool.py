@@ -200,7 +200,9 @@ def test_a_token_offered_twice_is_merged_and_others_hear_of_it() -> None:
 
 
 @given(seed=st.integers(0, 10**6), floor=st.sampled_from([0.02, 0.2, 0.6]))
-def test_the_floor_keeps_the_candidates_above_it_and_no_others(seed: int, floor: float) -> None:
+def test_the_floor_keeps_the_candidates_above_it_and_the_roots_children(
+    seed: int, floor: float
+) -> None:
     """Of one source alone, of which no estimate changes later."""
     rng = random.Random(seed)
     rows: dict[int, Row] = {}
@@ -216,8 +218,17 @@ def test_the_floor_keeps_the_candidates_above_it_and_no_others(seed: int, floor:
         found.append(known(pool))
     kept, everything = found
     assert kept == {
-        path: probability for path, probability in everything.items() if probability >= floor
+        path: probability
+        for path, probability in everything.items()
+        if probability >= floor or len(path) == 1
     }
+
+
+def test_the_first_token_of_a_copy_is_kept_below_the_floor() -> None:
+    pool = Pool(99, Even(), floor=0.6, most=ALL)
+    pool.copy((1, 2, 3), by_place(3), "context")
+    assert known(pool) == {(1,): 0.5}
+    assert pool.reached([1], deepest=9) == []
 
 
 def test_nothing_below_a_candidate_that_is_not_kept() -> None:

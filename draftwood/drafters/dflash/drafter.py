@@ -10,9 +10,10 @@ Source: *DFlash: Block Diffusion for Flash Speculative Decoding* (z-lab, 2026).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from draftwood.drafters._features import prompt_features, step_features
 from draftwood.drafters._marginals import MarginalDrafter
 from draftwood.protocols import (
     DraftDtype,
@@ -25,16 +26,13 @@ from draftwood.protocols import (
     setting,
 )
 from draftwood.protocols.drafter import DRAFT_DTYPE_HELP
-from draftwood.tree import ROOT, Draw
+from draftwood.tree import Draw
 
 if TYPE_CHECKING:
     import torch
 
-    from draftwood.drafters.dflash.context import BlockContext
+    from draftwood.drafters._context_cache import ContextCache
     from draftwood.drafters.dflash.network import DFlashNetwork
-
-_MAX_FEATURES = 64
-"""Most positions whose features wait to be read: they take more memory than keys and values."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +79,12 @@ class _Text:
     """A request's committed text.
 
     Attributes:
-        context: of the positions that were read.
+        context: of the positions before the anchor.
         anchor: the last token.
-        waiting: the target's features of the positions that were not read, as several ``[n, F]``.
     """
 
-    context: BlockContext
+    context: ContextCache
     anchor: int
-    waiting: list[torch.Tensor] = field(default_factory=list)
 
 
 class DFlashDrafter(MarginalDrafter):
@@ -122,20 +118,18 @@ class DFlashDrafter(MarginalDrafter):
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts."""
-        from draftwood.drafters.dflash.context import BlockContext
+        from draftwood.drafters._context_cache import ContextCache
 
         self.start(slot)
-        text = self._texts[slot] = _Text(BlockContext(len(self._network.layers)), prefill.first)
-        self._keep(text, prefill.rows.features)
+        self._texts[slot] = _Text(ContextCache(self._network.read), prefill.first)
+        self._texts[slot].context.append(prompt_features(prefill))
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step was committed: the root and the accepted nodes have features."""
         self.step(slot)
         text = self._texts[slot]
         text.anchor = outcome.committed[-1]
-        features, nodes = outcome.rows.features, [ROOT, *outcome.path]
-        # A copy, so that the other nodes' rows do not stay alive.
-        self._keep(text, None if features is None else features[nodes].clone())
+        text.context.append(step_features(outcome))
 
     def release(self, slot: int) -> None:
         """The request has ended."""
@@ -147,8 +141,6 @@ class DFlashDrafter(MarginalDrafter):
         import torch
 
         texts = [self._texts[slot] for slot in slots]
-        for text in texts:
-            self._read(text)
         count = self._depth if self._network.config.from_anchor else self._depth + 1
         with torch.inference_mode():
             anchors = torch.tensor([text.anchor for text in texts], device=self._device)
@@ -156,23 +148,6 @@ class DFlashDrafter(MarginalDrafter):
             contexts = [text.context.layers() for text in texts]
             found: torch.Tensor = self._network(anchors, places, contexts, count)
         return found[:, count - self._depth :]
-
-    def _keep(self, text: _Text, features: torch.Tensor | None) -> None:
-        """Keep features until the drafter is asked, unless these are many."""
-        assert features is not None, "the target returns the features of the drafter's taps"
-        text.waiting.append(features)
-        if sum(map(len, text.waiting)) > _MAX_FEATURES:
-            self._read(text)
-
-    def _read(self, text: _Text) -> None:
-        """Take keys and values from the features that wait."""
-        import torch
-
-        if text.waiting:
-            with torch.inference_mode():
-                features = torch.cat(text.waiting)
-                text.context.append(self._network.read(features, text.context.length))
-            text.waiting.clear()
 
 
 PART = DFlash

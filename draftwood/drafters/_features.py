@@ -1,0 +1,29 @@
+"""The target's features that a drafter reads of a prompt and of a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from draftwood.protocols import Outcome, Prefill, TargetOutput
+from draftwood.tree import ROOT
+
+if TYPE_CHECKING:
+    import torch
+
+
+def prompt_features(prefill: Prefill) -> torch.Tensor:
+    """Those of all positions of a prompt, ``[n, F]``."""
+    return _given(prefill.rows)
+
+
+def step_features(outcome: Outcome) -> torch.Tensor:
+    """Those of the root and the accepted nodes, ``[n, F]``.
+
+    It is a copy, so that the other nodes' rows do not stay alive.
+    """
+    return _given(outcome.rows)[[ROOT, *outcome.path]]
+
+
+def _given(rows: TargetOutput) -> torch.Tensor:
+    assert rows.features is not None, "the target returns the features of the drafter's taps"
+    return rows.features

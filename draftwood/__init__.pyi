@@ -78,11 +78,11 @@ def auto(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -157,9 +157,9 @@ def goose(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
@@ -219,9 +219,9 @@ def iso3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -272,9 +272,9 @@ def iso5(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -334,7 +334,7 @@ def pld(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -364,7 +364,7 @@ def rest(
 
     Args:
         datastore: which drafter answers the source datastore: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (n).
         delta: expected tokens that a level must add for another to follow.
@@ -394,7 +394,7 @@ def sam(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -425,7 +425,7 @@ def tr(
 
     Args:
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
@@ -468,9 +468,9 @@ def block(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -513,7 +513,7 @@ def dflash(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: DFlash drafter made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -573,9 +573,9 @@ def dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -633,7 +633,7 @@ def eagle3(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -664,7 +664,7 @@ def fixed_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -710,9 +710,9 @@ def goose_eagle3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -770,9 +770,9 @@ def goose_sampled(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -826,9 +826,9 @@ def greedy_order(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -868,7 +868,7 @@ def medusa(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: Medusa heads made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -908,9 +908,9 @@ def mixed(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -951,7 +951,7 @@ def opt_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -991,9 +991,9 @@ def rrsw(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1035,7 +1035,7 @@ def sd(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1065,7 +1065,7 @@ def sequoia(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1105,9 +1105,9 @@ def specinfer(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1162,9 +1162,9 @@ def talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1218,9 +1218,9 @@ def traversal(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1283,7 +1283,7 @@ def traversal_dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1344,7 +1344,7 @@ def traversal_talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +128,8 @@ class TargetInfo:
     configuration; if empty, no measurement of it is cached. ``eos`` are the token ids that end a
     sequence. ``fingerprint`` tells its weights from others; None where they cannot be read.
     ``layouts`` are the names of the layouts that weights are in on a CPU, sorted. ``token_bytes``
-    are the bytes of a token's keys and values in all layers; 0 where nothing is cached.
+    are the bytes of a token's keys and values in all layers; 0 where nothing is cached. ``config``
+    are the fields of its text configuration; empty where it has none.
     """
 
     vocab_size: int
@@ -143,6 +144,7 @@ class TargetInfo:
     fingerprint: Fingerprint | None = None
     layouts: tuple[str, ...] = ()
     token_bytes: int = 0
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 class Submitted(Protocol):

@@ -135,6 +135,7 @@ def attach(
             fingerprint=weights,
             layouts=tuple(sorted({linear.layout_name for linear in packed})),
             token_bytes=layout.token_bytes,
+            config=config.to_dict(),
         )
         cache = KVCache(layout.layers)
         rotary = patch_rotary(model, lengths)

@@ -16,6 +16,7 @@ from draftwood.costs.recall import CostsOf
 from draftwood.drafters.dflash.checkpoint import load_dflash
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.drafters.hydra.checkpoint import load_hydra
 from draftwood.drafters.medusa.checkpoint import load_medusa
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
@@ -32,6 +33,7 @@ from draftwood.protocols import (
 from draftwood.runner.attach import attach
 from draftwood.tree import TokenTree
 from tests.factories.dflash_drafters import made_network
+from tests.factories.hydra_heads import made_hydra
 from tests.factories.medusa_heads import made_heads
 
 T = TypeVar("T")
@@ -39,6 +41,7 @@ M = TypeVar("M", bound=torch.nn.Module)
 
 _MADE: dict[Any, Callable[[TargetInfo, int], torch.nn.Module]] = {
     load_dflash: made_network,
+    load_hydra: made_hydra,
     load_medusa: lambda info, seed: made_heads(3, info, seed=seed),
 }
 """Random modules, by the function that loads such a module, for a target and a seed."""

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from torch.nn import functional
 
 from draftwood.drafters.dflash.checkpoint import load_dflash
 from draftwood.drafters.dflash.drafter import DFlashDrafter
@@ -17,6 +16,7 @@ from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.tree import ROOT
 from tests.drafters.decoded_text import DecodedText
+from tests.drafters.dflash_equations import block_of
 from tests.drafters.expand_and_check import drive
 from tests.factories.dflash_drafters import HEAD_DIM, random_tensors, raw_config, saved
 from tests.factories.tiny_llama import VOCAB, tiny_llama
@@ -27,76 +27,6 @@ SLIDING = {"layer_types": ["sliding_attention", "full_attention"], "sliding_wind
 @pytest.fixture(scope="module")
 def target() -> Runner:
     return attach(tiny_llama(layers=4), chunk=16, self_test=False)
-
-
-def norm(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    return rows * torch.rsqrt(rows.pow(2).mean(-1, keepdim=True) + 1e-5) * weight
-
-
-def rope(rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Rotate ``[n, heads, d]``, halves against each other."""
-    frequencies = 5000.0 ** (-torch.arange(0, HEAD_DIM, 2).float() / HEAD_DIM)
-    angles = positions[:, None].float() * frequencies
-    cos, sin = angles.cos()[:, None], angles.sin()[:, None]
-    first, second = rows.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-
-
-def heads(rows: torch.Tensor) -> torch.Tensor:
-    return rows.view(len(rows), -1, HEAD_DIM)
-
-
-def literal(
-    tensors: dict[str, torch.Tensor],
-    raw: dict[str, Any],
-    states: torch.Tensor,
-    block: torch.Tensor,
-    causal: bool,
-) -> torch.Tensor:
-    """The block's output ``[B, H]`` by the equations, key by key.
-
-    ``states`` are the target's ``[n, taps * H]``, ``block`` the slots' embeddings.
-    """
-    context = norm(states @ tensors["fc.weight"].T, tensors["hidden_norm.weight"])
-    n, slots = len(context), len(block)
-    positions = torch.arange(n + slots)
-    rows = block
-    for i in range(raw["num_hidden_layers"]):
-        own = {
-            name.removeprefix(f"layers.{i}."): each
-            for name, each in tensors.items()
-            if name.startswith(f"layers.{i}.")
-        }
-        normed = norm(rows, own["input_layernorm.weight"])
-        q = rope(
-            norm(heads(normed @ own["self_attn.q_proj.weight"].T), own["self_attn.q_norm.weight"]),
-            positions[n:],
-        )
-        both = torch.cat([context, normed])
-        k = rope(
-            norm(heads(both @ own["self_attn.k_proj.weight"].T), own["self_attn.k_norm.weight"]),
-            positions,
-        )
-        v = heads(both @ own["self_attn.v_proj.weight"].T)
-        window = raw.get("sliding_window") if i == 0 and "layer_types" in raw else None
-        attended = torch.zeros_like(q)
-        for slot in range(slots):
-            at = n + slot
-            seen = [
-                key
-                for key in range(n + slots)
-                if window is None or (abs(at - key) < window and (key <= at or not causal))
-            ]
-            for head in range(q.shape[1]):
-                group = head * v.shape[1] // q.shape[1]
-                scores = k[seen, group] @ q[slot, head] / HEAD_DIM**0.5
-                attended[slot, head] = scores.softmax(0) @ v[seen, group]
-        rows = rows + attended.flatten(1) @ own["self_attn.o_proj.weight"].T
-        normed = norm(rows, own["post_attention_layernorm.weight"])
-        gate = functional.silu(normed @ own["mlp.gate_proj.weight"].T)
-        up = normed @ own["mlp.up_proj.weight"].T
-        rows = rows + (gate * up) @ own["mlp.down_proj.weight"].T
-    return norm(rows, tensors["norm.weight"])
 
 
 class HeadText(DecodedText):
@@ -122,16 +52,11 @@ def reference_of(raw: dict[str, Any], tensors: dict[str, torch.Tensor], first: i
     """A function of the target and a text to the logits of the drafted slots."""
     options = raw.get("dflash_config", raw)
     taps = [each + 1 for each in options["target_layer_ids"]]
-    causal = raw.get("is_causal", True)
 
     @torch.no_grad()
     def found(target: Runner, tokens: list[int]) -> torch.Tensor:
         model: Any = target.model
-        states = model(input_ids=torch.tensor([tokens[:-1]]), output_hidden_states=True)
-        features = torch.cat([states.hidden_states[tap][0] for tap in taps], dim=-1)
-        ids = torch.tensor([tokens[-1]] + [options["mask_token_id"]] * (raw["block_size"] - 1))
-        block = model.get_input_embeddings()(ids) * options.get("input_embedding_scale", 1.0)
-        out = literal(tensors, raw, features, block, causal)
+        out = block_of(tensors, raw, taps, target, tokens)
         logits: torch.Tensor = model.lm_head(out[first:]) * options.get("output_multiplier", 1.0)
         cap = options.get("final_logit_softcapping")
         return logits if cap is None else cap * torch.tanh(logits / cap)

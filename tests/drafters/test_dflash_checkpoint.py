@@ -90,10 +90,14 @@ def test_windows_and_causality() -> None:
     ("raw", "complaint"),
     [
         (raw_config(architectures=["DFlash2DraftModel"]), "this is DFlash2, which"),
-        (raw_config(architectures=["DSparkDraftModel"]), "this is DSpark, which"),
+        (raw_config(architectures=["JetSpecDraftModel"]), "this is JetSpec, which"),
+        (raw_config(architectures=["Gemma4DSparkModel"]), "this is DSpark with layers of Gemma 4"),
+        (raw_config(dspark_block_size=5), "this is DSpark inside DeepSeek-V4, which"),
+        (raw_config(dflash={"dspark_backbone_conv_enabled": True}), "has dspark_backbone_conv"),
         (raw_config(dflash={"projector_type": "domino"}), "this is Domino, which"),
         (speculators(speculators_model_type="xpress"), "this is XPress, which"),
-        (raw_config(markov_rank=256), "this is DSpark, which"),
+        (raw_config(markov_rank=256), "says which token its first slot drafts"),
+        (speculators(speculators_model_type="dspark", markov_head_type="fir"), "is 'fir', which"),
         (raw_config(attention_sink_bias=True), "has attention_sink_bias"),
         (raw_config(is_neox_style=False), "is_neox_style: false"),
         (raw_config(hidden=48), "has width 48, and the target 32"),
@@ -199,5 +203,5 @@ def test_a_head_option_finds_it(tmp_path: Path) -> None:
     name = saved(tmp_path / "z-lab", raw, random_tensors(raw))
     assert kind_of("head", name) == "dflash"
     assert method(f"auto:head={name}").drafters["draft"] == DFlash(name)
-    other = saved(tmp_path / "other", speculators(speculators_model_type="dspark"), {})
+    other = saved(tmp_path / "other", speculators(speculators_model_type="xpress"), {})
     assert kind_of("head", other) == "dflash", "which says what is wrong with it"

@@ -11,20 +11,17 @@ from torch.nn import functional
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.drafters.hydra.checkpoint import load_hydra
 from draftwood.drafters.hydra.drafter import Hydra, HydraDrafter
-from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
-from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
-from draftwood.lab.lossless.model import ModelCheck
 from draftwood.methods import method
 from draftwood.methods.binding import kind_of
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
-from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT
 from tests.drafters.decoded_text import DecodedText
 from tests.drafters.expand_and_check import drive
+from tests.drafters.small_target import check_tokens, model_check, small_target
 from tests.factories.hydra_heads import HEADS, LAYERS, random_tensors, raw_config, saved
 from tests.factories.markov_target import MarkovTarget
 from tests.factories.tiny_llama import VOCAB, tiny_llama
@@ -256,23 +253,9 @@ def test_a_head_option_finds_them(target: Runner, tmp_path: Path) -> None:
     assert method("talon:drafter=hydra").missing == ("head",)
 
 
-SMALL = 14
-"""Tokens of a target that random heads often agree with."""
-
-
 @pytest.fixture(scope="module")
 def small() -> Runner:
-    model = tiny_llama(vocab_size=SMALL, eos_token_id=None, bos_token_id=None)
-    return attach(model, chunk=16, self_test=False)
-
-
-def decoded(target: Runner, name: str, temperature: float, max_batch: int) -> list[Completion]:
-    requests = [
-        Request([5, 3, 8, 1][:n], 10 + 6 * n, SamplingParams(temperature, seed=n), eos=())
-        for n in (4, 1, 3)
-    ]
-    engine = Engine(target, method(name), host=ModelHost(target), max_batch=max_batch)
-    return [done.checked() for done in engine.generate(requests)]
+    return small_target()
 
 
 @pytest.mark.parametrize("max_batch", [1, 3])
@@ -282,26 +265,15 @@ def test_the_tokens_are_those_of_plain_decoding(
     small: Runner, tmp_path: Path, name: str, arch: str, max_batch: int
 ) -> None:
     head = saved(tmp_path, raw_config(arch), random_tensors(small.info, arch))
-    for temperature in (0.0, 0.9):
-        spelt = f"{name}:drafter=hydra:head={head}"
-        if not method(spelt).same_tokens(temperature):
-            continue
-        found = decoded(small, spelt, temperature, max_batch)
-        plain = decoded(small, "ar", temperature, max_batch)
-        assert [done.tokens for done in found] == [done.tokens for done in plain]
-        if name != "auto":
-            assert sum(done.tally.accepted for done in found) > 3, "drafts count"
-
-
-def check(target: Runner) -> ModelCheck:
-    return ModelCheck(target, None, [5, 3, 8], SamplingParams(1.0, 4, seed=2))
+    least = 0 if name == "auto" else 3
+    check_tokens(small, f"{name}:drafter=hydra:head={head}", max_batch, least)
 
 
 @pytest.mark.parametrize("name", ["traversal", "specinfer"])
 def test_the_distribution_is_the_targets(small: Runner, tmp_path: Path, name: str) -> None:
     head = saved(tmp_path, raw_config(), random_tensors(small.info))
     chosen = method(f"{name}:drafter=hydra:head={head}")
-    found = check(small).check_sampled(name, chosen, 600)
+    found = model_check(small).check_sampled(name, chosen, 600)
     assert found.passed, str(found)
     assert found.accepted > 100
 
@@ -311,4 +283,4 @@ def test_a_wrong_q_is_found(small: Runner, tmp_path: Path, monkeypatch: pytest.M
     rows = VocabularyMap.target_rows
     monkeypatch.setattr(VocabularyMap, "target_rows", lambda *given: rows(*given).roll(5, 1))
     chosen = method(f"specinfer:drafter=hydra:head={head}")
-    assert not check(small).check_sampled("wrong", chosen, 600).passed
+    assert not model_check(small).check_sampled("wrong", chosen, 600).passed

@@ -1,4 +1,9 @@
-"""Checkpoints of DFlash drafters; :mod:`draftwood.drafters.dflash.config` names the layouts."""
+"""Checkpoints of DFlash and DSpark drafters.
+
+:mod:`draftwood.drafters.dflash.config` names the layouts. DSpark's confidence head is not read: it
+estimates for a slot the chance that its token is accepted, whichever token that is, and policies
+compare the candidates of a node, by their own probabilities.
+"""
 
 import json
 from collections.abc import Mapping
@@ -19,12 +24,19 @@ from draftwood.protocols import Target
 _PREFIXES = (
     ("model.", ""),
     ("midlayer.", "layers.0."),
+    ("logit_head.", ""),
     ("encoder.fc.", "fc."),
     ("encoder.output_norm_enc.", "hidden_norm."),
 )
 """Other spellings of the tensors' names, among them those of transformers' own module."""
 
-_UNUSED = ("verifier_lm_head.weight", "verifier_norm.weight", "t2d")
+_UNUSED = (
+    "verifier_lm_head.weight",
+    "verifier_norm.weight",
+    "t2d",
+    "confidence_head.proj.weight",
+    "confidence_head.proj.bias",
+)
 _EMBEDDING, _OUTPUT, _MASK = "embed_tokens.weight", "lm_head.weight", "mask_embedding"
 
 
@@ -38,7 +50,7 @@ def load_dflash(name: str, target: Target, dtype: torch.dtype) -> DFlashNetwork:
     config = read_config(directory.config(), info)
     tensors = _canonical(directory.tensors())
     _reduce(tensors, target)
-    network = _empty(config, tensors)
+    network = _empty(config, tensors, info.vocab_size)
     tensors.setdefault("token_ids", torch.arange(len(network.token_ids)))
     check_tensors(tensors, network.state_dict(), NOUN)
     _check_mask(tensors, config.mask_token, target.embedding())
@@ -116,14 +128,19 @@ def _reduce(tensors: dict[str, torch.Tensor], target: Target) -> None:
         tensors[_OUTPUT] = table[ids.to(table.device)]
 
 
-def _empty(config: DFlashConfig, tensors: Mapping[str, torch.Tensor]) -> DFlashNetwork:
+def _empty(
+    config: DFlashConfig, tensors: Mapping[str, torch.Tensor], vocabulary: int
+) -> DFlashNetwork:
     """The network without weights, with the parts that the checkpoint has."""
     output, embedding = tensors.get(_OUTPUT), tensors.get(_EMBEDDING)
+    read = tensors.get("markov_head.markov_w1.weight", ())
     stored = Stored(
         outputs=None if output is None else len(output),
         embeddings=None if embedding is None else len(embedding),
         mask=_MASK in tensors,
         qk_norm="layers.0.self_attn.q_norm.weight" in tensors,
+        # Rows beyond the target's tokens are padding.
+        markov=(max(len(read), vocabulary), vocabulary if output is None else len(output)),
     )
     with torch.device("meta"):
         return DFlashNetwork(config, stored)

@@ -1,14 +1,17 @@
-"""The configuration of a DFlash drafter, read from the layouts in which they are published.
+"""The configuration of a DFlash or DSpark drafter, read from each published layout.
 
-* z-lab's: a Qwen3 configuration with ``dflash_config``;
-* that of ``speculators`` (``speculators_model_type: dflash``), with the layers' configuration under
-  ``transformer_layer_config``;
-* DeepSpec's (``Qwen3DSparkModel`` without a Markov head), with everything at the top level.
+* z-lab's: a Qwen3 configuration with ``dflash_config``; so is SpecForge's of DSpark
+  (``DSparkDraftModel``, ``projector_type: dspark``);
+* that of ``speculators`` (``speculators_model_type: dflash`` or ``dspark``), with the layers'
+  configuration under ``transformer_layer_config``;
+* DeepSpec's (``Qwen3DSparkModel``), with everything at the top level. Without a Markov head
+  (``markov_rank: 0``) it is DFlash.
 
 They name the hidden states that are read in ways that differ by one. z-lab's and DeepSpec's id i is
 the output of layer i, which is the state entering layer i + 1, and DeepSpec's -1 the embedding.
-speculators' id i is the state entering layer i. Slot j of a block is the token at position j, or in
-DeepSpec's convention (``sample_from_anchor``) the one after it.
+speculators' id i is the state entering layer i. Slot j of a block is the token at position j, or
+with ``sample_from_anchor`` the one after it. The latter is what DSpark is trained with, and all of
+DeepSpec's drafters, unless the configuration says otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +27,21 @@ NOUN = "a DFlash drafter"
 _BLOCK = 16
 _RELATIVES = {
     "DFlash2DraftModel": "DFlash2",
-    "DSparkDraftModel": "DSpark",
     "DominoDraftModel": "Domino",
+    "Gemma4DSparkModel": "DSpark with layers of Gemma 4",
+    "JetSpecDraftModel": "JetSpec",
     "dflash2": "DFlash2",
-    "dspark": "DSpark",
     "domino": "Domino",
+    "jetspec": "JetSpec",
     "xpress": "XPress",
 }
 """Formats of the same family that compute something else, by the name that a configuration has."""
+
+_DEEPSPEC = "Qwen3DSparkModel"
+_DSPARK = {_DEEPSPEC, "DSparkDraftModel", "dspark"}
+_INSIDE = "dspark_block_size"
+_MARKOV_RANK = 256
+_MARKOV_HEADS = ("vanilla", "gated", "rnn")
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,8 @@ class DFlashConfig:
         input_scale: factor of embeddings.
         output_scale: factor of logits.
         softcap: of the logits, ``c * tanh(x / c)``; None: none.
+        markov: kind of its Markov head (DSpark), ``vanilla``, ``gated`` or ``rnn``; empty: none.
+        markov_rank: width of that head; 0 without one.
     """
 
     layers: Qwen3Config
@@ -61,18 +73,23 @@ class DFlashConfig:
     input_scale: float = 1.0
     output_scale: float = 1.0
     softcap: float | None = None
+    markov: str = ""
+    markov_rank: int = 0
 
     @property
     def drafted(self) -> int:
         """Tokens that a block drafts."""
         return self.block_size if self.from_anchor else self.block_size - 1
 
+    def ahead(self, most: int) -> int:
+        """Tokens drafted if ``most`` are wanted; 0: all of :attr:`drafted`."""
+        return min(most or self.drafted, self.drafted)
+
 
 def is_dflash(raw: Mapping[str, Any]) -> bool:
     """Whether a ``config.json`` is of DFlash's family."""
-    names = {*_architectures(raw), str(raw.get("speculators_model_type"))}
-    known = {"DFlashDraftModel", "Qwen3DSparkModel", "dflash", *_RELATIVES}
-    return "dflash_config" in raw or bool(names & known)
+    known = {"DFlashDraftModel", "dflash", *_DSPARK, *_RELATIVES}
+    return "dflash_config" in raw or _INSIDE in raw or bool(_names(raw) & known)
 
 
 def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
@@ -84,7 +101,7 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
     """
     options: Mapping[str, Any] = raw.get("dflash_config") or {}
     _refuse_relatives(raw, options)
-    speculators = raw.get("speculators_model_type") == "dflash"
+    speculators = raw.get("speculators_model_type") in ("dflash", "dspark")
     inner = raw.get("transformer_layer_config") if speculators else raw
     layers = _layers(inner)
     if layers.hidden_size != target.hidden_size:
@@ -92,7 +109,7 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
             f"the DFlash drafter has width {layers.hidden_size}, and the target "
             f"{target.hidden_size}: give a drafter made for this target"
         )
-    deepspec = "Qwen3DSparkModel" in _architectures(raw)
+    dspark = bool(_names(raw, options) & _DSPARK)
     merged = {**(inner or {}), **raw, **options}
     windows = _windows(merged, int(layers.num_hidden_layers or 0))
     mask = merged.get("mask_token_id")
@@ -101,17 +118,20 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
             "the DFlash drafter's config.json lacks mask_token_id: give a complete one"
         )
     block = int(merged.get("block_size", 8 if speculators else _BLOCK))
+    markov, rank = _markov(merged, _MARKOV_RANK if dspark and speculators else 0)
     found = DFlashConfig(
         layers=layers,
         taps=_taps(merged, target.layers, int(layers.num_hidden_layers or 0), entering=speculators),
         block_size=block,
         mask_token=mask,
-        from_anchor=bool(merged.get("sample_from_anchor", deepspec)),
+        from_anchor=_from_anchor(merged, dspark, bool(rank)),
         windows=windows,
         causal=_causal(merged, windows),
         input_scale=float(merged.get("input_embedding_scale", 1.0)),
         output_scale=float(merged.get("output_multiplier", 1.0)),
         softcap=merged.get("final_logit_softcapping"),
+        markov=markov,
+        markov_rank=rank,
     )
     if found.drafted < 1:
         raise DraftwoodError(f"the DFlash drafter's block_size is {block}, which drafts nothing")
@@ -122,15 +142,26 @@ def _architectures(raw: Mapping[str, Any]) -> Sequence[str]:
     return raw.get("architectures") or ()
 
 
+def _names(raw: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> set[str]:
+    """The names of formats that a configuration has."""
+    kinds = raw.get("speculators_model_type"), (options or {}).get("projector_type")
+    return {*_architectures(raw), *(str(kind) for kind in kinds if kind)}
+
+
 def _refuse_relatives(raw: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    projector, kind = options.get("projector_type"), raw.get("speculators_model_type")
-    names = [*_architectures(raw), projector, kind]
-    found = next((_RELATIVES[name] for name in names if name in _RELATIVES), None)
-    if found is None and raw.get("markov_rank"):
-        found = "DSpark"
+    names = _names(raw, options)
+    found = next((kind for name, kind in _RELATIVES.items() if name in names), None)
+    if _INSIDE in raw:
+        found = "DSpark inside DeepSeek-V4"
     if found is not None:
-        raise DraftwoodError(f"this is {found}, which is not supported: give a DFlash drafter")
-    flags = ("attention_sink_bias", "add_swa_attention_sink_bias")
+        raise DraftwoodError(
+            f"this is {found}, which is not supported: give a DFlash or DSpark drafter"
+        )
+    flags = (
+        "attention_sink_bias",
+        "add_swa_attention_sink_bias",
+        "dspark_backbone_conv_enabled",
+    )
     wrong = [name for name in flags if raw.get(name) or options.get(name)]
     if raw.get("is_neox_style") is False:
         wrong.append("is_neox_style: false")
@@ -139,6 +170,32 @@ def _refuse_relatives(raw: Mapping[str, Any], options: Mapping[str, Any]) -> Non
             f"the DFlash drafter's config.json has {', '.join(wrong)}, which is not supported: "
             "give another drafter"
         )
+
+
+def _markov(merged: Mapping[str, Any], default: int) -> tuple[str, int]:
+    """The kind and the rank of the Markov head."""
+    rank = int(merged.get("markov_rank", default) or 0)
+    kind = str(merged.get("markov_head_type") or "vanilla")
+    if rank and kind not in _MARKOV_HEADS:
+        raise DraftwoodError(
+            f"markov_head_type is {kind!r}, which is not supported: give a DSpark drafter with "
+            f"{', '.join(_MARKOV_HEADS[:-1])} or {_MARKOV_HEADS[-1]}"
+        )
+    return (kind, rank) if rank else ("", 0)
+
+
+def _from_anchor(merged: Mapping[str, Any], dspark: bool, markov: bool) -> bool:
+    """Whether the anchor's slot drafts."""
+    if "sample_from_anchor" in merged:
+        return bool(merged["sample_from_anchor"])
+    if "dspark_bonus_anchor" in merged:
+        return not merged["dspark_bonus_anchor"]
+    if markov and not dspark:
+        raise DraftwoodError(
+            "the drafter has a Markov head, and neither its architecture nor sample_from_anchor "
+            "says which token its first slot drafts: add sample_from_anchor to its config.json"
+        )
+    return dspark
 
 
 def _layers(raw: Any) -> Qwen3Config:

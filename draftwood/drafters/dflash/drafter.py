@@ -4,7 +4,12 @@ Its distributions are marginals, given the committed tokens alone. So a chain of
 tokens is the natural tree, with siblings at the first places; deeper branches are better taken from
 another source.
 
-Source: *DFlash: Block Diffusion for Flash Speculative Decoding* (z-lab, 2026).
+DSpark's drafters add a Markov head: what the tokens on a node's path add to the logits of its slot,
+by a product of low rank. So the children of a node depend on its path, and one forward of the
+network still serves all levels.
+
+Source: *DFlash: Block Diffusion for Flash Speculative Decoding* (z-lab, 2026); DSpark (DeepSeek,
+2026).
 """
 
 from __future__ import annotations
@@ -13,15 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from draftwood.drafters._features import prompt_features, step_features
 from draftwood.drafters._marginals import MarginalDrafter
+from draftwood.drafters._paths import PathDrafter
+from draftwood.drafters.dflash.blocks import BlockDrafter
 from draftwood.protocols import (
     DraftDtype,
     DrafterSpec,
     Host,
-    Needs,
-    Outcome,
-    Prefill,
     TargetInfo,
     setting,
 )
@@ -31,16 +34,15 @@ from draftwood.tree import Draw
 if TYPE_CHECKING:
     import torch
 
-    from draftwood.drafters._context_cache import ContextCache
     from draftwood.drafters.dflash.network import DFlashNetwork
 
 
 @dataclass(frozen=True)
 class DFlash(DrafterSpec):
-    """Settings of a DFlash drafter."""
+    """Settings of a DFlash or DSpark drafter."""
 
     model: str | Any = setting(
-        "", "DFlash drafter made for this target: a directory or a hub id", flag="head"
+        "", "DFlash or DSpark drafter made for this target: a directory or a hub id", flag="head"
     )
     dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
     ahead: int = setting(0, "most tokens drafted in a block; 0: as many as it has", least=0)
@@ -62,7 +64,7 @@ class DFlash(DrafterSpec):
         """``model``, unless it is given."""
         return "model" if self.model == "" else ""
 
-    def build(self, host: Host) -> DFlashDrafter:
+    def build(self, host: Host) -> BlockDrafter:
         """Load the network.
 
         Raises:
@@ -71,83 +73,67 @@ class DFlash(DrafterSpec):
         from draftwood.drafters.dflash.checkpoint import load_dflash
 
         network = host.loaded(load_dflash, self.model, self.dtype)
-        return DFlashDrafter(network, host.info, self.ahead)
+        kind = DSparkDrafter if network.config.markov else DFlashDrafter
+        return kind(network, host.info, self.ahead)
 
 
-@dataclass
-class _Text:
-    """A request's committed text.
-
-    Attributes:
-        context: of the positions before the anchor.
-        anchor: the last token.
-    """
-
-    context: ContextCache
-    anchor: int
-
-
-class DFlashDrafter(MarginalDrafter):
+class DFlashDrafter(BlockDrafter, MarginalDrafter):
     """Proposes the likeliest tokens of a block, or samples.
 
     Args:
-        network: on the target's device.
+        network: on the target's device, without a Markov head.
         target: the target.
         ahead: most tokens drafted in a block; 0: as many as it has.
     """
 
     def __init__(self, network: DFlashNetwork, target: TargetInfo, ahead: int = 0) -> None:
         super().__init__(network.token_ids, target)
-        self._network = network
-        self._device = target.device
-        config = network.config
-        self._depth = min(ahead or config.drafted, config.drafted)
-        self._texts: dict[int, _Text] = {}
-
-    @property
-    def needs(self) -> Needs:
-        """The target's hidden states that the network reads."""
-        return Needs(taps=self._network.config.taps)
-
-    @property
-    def token_bytes(self) -> int:
-        """Bytes of a position's keys and values."""
-        sizes, weight = self._network.config.layers, self._network.fc.weight
-        width = int(sizes.num_key_value_heads or 0) * int(sizes.head_dim)
-        return 2 * len(self._network.layers) * width * weight.element_size()
-
-    def begin(self, slot: int, prefill: Prefill) -> None:
-        """A request starts."""
-        from draftwood.drafters._context_cache import ContextCache
-
-        self.start(slot)
-        self._texts[slot] = _Text(ContextCache(self._network.read), prefill.first)
-        self._texts[slot].context.append(prompt_features(prefill))
-
-    def observe(self, slot: int, outcome: Outcome) -> None:
-        """A step was committed: the root and the accepted nodes have features."""
-        self.step(slot)
-        text = self._texts[slot]
-        text.anchor = outcome.committed[-1]
-        text.context.append(step_features(outcome))
-
-    def release(self, slot: int) -> None:
-        """The request has ended."""
-        super().release(slot)
-        self._texts.pop(slot, None)
+        self.draft_with(network, target.device, ahead)
 
     def marginals(self, slots: Sequence[int]) -> torch.Tensor:
         """Logits ``[b, m, Vd]`` of the tokens after each root."""
         import torch
 
-        texts = [self._texts[slot] for slot in slots]
-        count = self._depth if self._network.config.from_anchor else self._depth + 1
         with torch.inference_mode():
-            anchors = torch.tensor([text.anchor for text in texts], device=self._device)
-            places = torch.tensor([text.context.length for text in texts], device=self._device)
-            contexts = [text.context.layers() for text in texts]
-            found: torch.Tensor = self._network(anchors, places, contexts, count)
-        return found[:, count - self._depth :]
+            return self._network.logits(self.blocks(slots))
+
+
+class DSparkDrafter(BlockDrafter, PathDrafter):
+    """Proposes the likeliest tokens of a block given those before, or samples.
+
+    Args:
+        network: on the target's device, with a Markov head.
+        target: the target.
+        ahead: most tokens drafted in a block; 0: as many as it has.
+    """
+
+    at_once: ClassVar = True
+
+    def __init__(self, network: DFlashNetwork, target: TargetInfo, ahead: int = 0) -> None:
+        super().__init__(network.token_ids, target, network.config.ahead(ahead))
+        self.draft_with(network, target.device, ahead)
+        self._blocks: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def read(self, slots: Sequence[int]) -> None:
+        """Compute the last hidden states ``[m, H]`` and the logits ``[m, Vd]`` of blocks."""
+        rows = self.blocks(slots)
+        found = zip(rows, self._network.logits(rows), strict=True)
+        self._blocks |= dict(zip(slots, found, strict=True))
+
+    def scores(self, depth: int, slots: Sequence[int], paths: torch.Tensor) -> torch.Tensor:
+        """Logits ``[m, Vd]`` of the slot of a depth, with what the Markov head adds."""
+        import torch
+
+        blocks = [self._blocks[slot] for slot in slots]
+        rows = torch.stack([rows[: depth + 1] for rows, _ in blocks])
+        logits = torch.stack([logits[depth] for _, logits in blocks])
+        added: torch.Tensor = self._network.markov_head(rows, paths)
+        return logits + added.to(logits.dtype)
+
+    def forget(self, slot: int) -> None:
+        """Drop the block of a slot."""
+        super().forget(slot)
+        self._blocks.pop(slot, None)
 
 
 PART = DFlash

@@ -23,6 +23,7 @@ from transformers.models.qwen3.modeling_qwen3 import (
 )
 
 from draftwood.drafters.dflash.config import DFlashConfig
+from draftwood.drafters.dflash.markov import MarkovHead
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,14 @@ class Stored:
         embeddings: rows of its own embedding; None: the target's is shared.
         mask: whether the masks' embedding is a tensor of its own.
         qk_norm: whether queries and keys are normed.
+        markov: tokens that the Markov head reads and drafts, if the configuration has one.
     """
 
     outputs: int | None = None
     embeddings: int | None = None
     mask: bool = False
     qk_norm: bool = True
+    markov: tuple[int, int] = (0, 0)
 
 
 class BlockAttention(nn.Module):
@@ -177,6 +180,8 @@ class DFlashNetwork(nn.Module):
             self.lm_head = nn.Linear(width, own.outputs, bias=False)
         if own.mask:
             self.mask_embedding = nn.Parameter(torch.zeros(width))
+        if config.markov:
+            self.markov_head = MarkovHead(config.markov, config.markov_rank, width, *own.markov)
         self.register_buffer("token_ids", torch.arange(own.outputs or 0))
         self._shared: dict[str, nn.Module] = {}
 
@@ -208,7 +213,17 @@ class DFlashNetwork(nn.Module):
         contexts: Sequence[Sequence[tuple[Tensor, Tensor]]],
         slots: int,
     ) -> Tensor:
-        """Logits ``[b, slots, Vd]`` of a block after each context.
+        """Logits ``[b, slots, Vd]`` of a block after each context; see :meth:`block`."""
+        return self.logits(self.block(anchors, positions, contexts, slots))
+
+    def block(
+        self,
+        anchors: Tensor,
+        positions: Tensor,
+        contexts: Sequence[Sequence[tuple[Tensor, Tensor]]],
+        slots: int,
+    ) -> Tensor:
+        """The last hidden states ``[b, slots, H]`` of a block after each context.
 
         Args:
             anchors: int64 ``[b]``.
@@ -221,7 +236,8 @@ class DFlashNetwork(nn.Module):
         factors = self.rotary_emb(rows, where)
         for index, layer in enumerate(self.layers):
             rows = layer(rows, factors, [context[index] for context in contexts])
-        return self._logits(self.norm(rows))
+        normed: Tensor = self.norm(rows)
+        return normed
 
     def embedded(self, anchors: Tensor, slots: int) -> Tensor:
         """The embeddings ``[b, slots, H]`` of anchors, int64 ``[b]``, and of masks behind them."""
@@ -237,7 +253,8 @@ class DFlashNetwork(nn.Module):
             rows[:, 1:] = self.mask_embedding
         return rows * config.input_scale if config.input_scale != 1 else rows
 
-    def _logits(self, rows: Tensor) -> Tensor:
+    def logits(self, rows: Tensor) -> Tensor:
+        """Logits ``[b, slots, Vd]`` of last hidden states, without what a Markov head adds."""
         output = getattr(self, "lm_head", None) or self._shared["output"]
         flat = rows.flatten(0, 1).to(next(output.parameters()).dtype)
         logits: Tensor = output(flat)

@@ -515,7 +515,7 @@ def dflash(
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
             eagle3, hydra, medusa, memory, model, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
-        head: DFlash or DSpark drafter made for this target: a directory or a hub id.
+        head: DFlash, DFlash2 or DSpark drafter made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         depth: deepest node (D); none: as deep as the budget reaches.

@@ -26,6 +26,23 @@ def heads(rows: torch.Tensor) -> torch.Tensor:
     return rows.view(len(rows), -1, HEAD_DIM)
 
 
+def convolved(
+    own: dict[str, torch.Tensor], part: str, normed: torch.Tensor, rows: torch.Tensor, side: int
+) -> torch.Tensor:
+    """Rows ``[B, H]`` on a side of a sublayer, by DFlash2's kernels; as they are without these."""
+    base = own.get(f"{part}.base_kernel")
+    if base is None:
+        return rows
+    size = base.shape[1]
+    dynamic = (normed @ own[f"{part}.kernel_projection.weight"].T).view(len(rows), 2, size, -1)
+    groups = torch.arange(rows.shape[1]) // (rows.shape[1] // dynamic.shape[-1])
+    found = torch.zeros_like(rows)
+    for j in range(len(rows)):
+        for t in range(min(size, j + 1)):
+            found[j] += (base[side, t] + dynamic[j, side, t, groups]) * rows[j - t]
+    return found
+
+
 def literal(
     tensors: dict[str, torch.Tensor],
     raw: dict[str, Any],
@@ -48,11 +65,12 @@ def literal(
             if name.startswith(f"layers.{i}.")
         }
         normed = norm(rows, own["input_layernorm.weight"])
+        before = convolved(own, "attention_conv", normed, normed, 0)
         q = rope(
-            norm(heads(normed @ own["self_attn.q_proj.weight"].T), own["self_attn.q_norm.weight"]),
+            norm(heads(before @ own["self_attn.q_proj.weight"].T), own["self_attn.q_norm.weight"]),
             positions[n:],
         )
-        both = torch.cat([context, normed])
+        both = torch.cat([context, before])
         k = rope(
             norm(heads(both @ own["self_attn.k_proj.weight"].T), own["self_attn.k_norm.weight"]),
             positions,
@@ -71,11 +89,14 @@ def literal(
                 group = head * v.shape[1] // q.shape[1]
                 scores = k[seen, group] @ q[slot, head] / HEAD_DIM**0.5
                 attended[slot, head] = scores.softmax(0) @ v[seen, group]
-        rows = rows + attended.flatten(1) @ own["self_attn.o_proj.weight"].T
+        after = attended.flatten(1) @ own["self_attn.o_proj.weight"].T
+        rows = rows + convolved(own, "attention_conv", normed, after, 1)
         normed = norm(rows, own["post_attention_layernorm.weight"])
-        gate = functional.silu(normed @ own["mlp.gate_proj.weight"].T)
-        up = normed @ own["mlp.up_proj.weight"].T
-        rows = rows + (gate * up) @ own["mlp.down_proj.weight"].T
+        before = convolved(own, "mlp_conv", normed, normed, 0)
+        gate = functional.silu(before @ own["mlp.gate_proj.weight"].T)
+        up = before @ own["mlp.up_proj.weight"].T
+        after = (gate * up) @ own["mlp.down_proj.weight"].T
+        rows = rows + convolved(own, "mlp_conv", normed, after, 1)
     return norm(rows, tensors["norm.weight"])
 
 

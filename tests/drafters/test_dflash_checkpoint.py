@@ -89,7 +89,6 @@ def test_windows_and_causality() -> None:
 @pytest.mark.parametrize(
     ("raw", "complaint"),
     [
-        (raw_config(architectures=["DFlash2DraftModel"]), "this is DFlash2, which"),
         (raw_config(architectures=["JetSpecDraftModel"]), "this is JetSpec, which"),
         (raw_config(architectures=["Gemma4DSparkModel"]), "this is DSpark with layers of Gemma 4"),
         (raw_config(dspark_block_size=5), "this is DSpark inside DeepSeek-V4, which"),

@@ -9,7 +9,8 @@ import torch
 
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.drafters.dflash.checkpoint import load_dflash
-from draftwood.drafters.dflash.drafter import DFlash, DFlashDrafter, DSparkDrafter
+from draftwood.drafters.dflash.conditional import DSparkDrafter
+from draftwood.drafters.dflash.drafter import DFlash, DFlashDrafter
 from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method

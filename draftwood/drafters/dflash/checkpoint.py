@@ -1,4 +1,4 @@
-"""Checkpoints of DFlash and DSpark drafters.
+"""Checkpoints of DFlash, DFlash2 and DSpark drafters.
 
 :mod:`draftwood.drafters.dflash.config` names the layouts. DSpark's confidence head is not read: it
 estimates for a slot the chance that its token is accepted, whichever token that is, and policies
@@ -49,6 +49,11 @@ def load_dflash(name: str, target: Target, dtype: torch.dtype) -> DFlashNetwork:
     directory, info = located(name, NOUN), target.info
     config = read_config(directory.config(), info)
     tensors = _canonical(directory.tensors())
+    if config.selector is not None and "d2t" in tensors:
+        raise DraftwoodError(
+            "the DFlash2 drafter has a reduced vocabulary (d2t), which its selector does not fit: "
+            "give a drafter of all tokens"
+        )
     _reduce(tensors, target)
     network = _empty(config, tensors, info.vocab_size)
     tensors.setdefault("token_ids", torch.arange(len(network.token_ids)))
@@ -105,6 +110,8 @@ def _canonical(raw: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         for prefix, new in _PREFIXES:
             if spelt.startswith(prefix):
                 spelt = new + spelt.removeprefix(prefix)
+        if spelt.endswith("_codebook.weight"):
+            spelt = spelt.removesuffix(".weight")
         if spelt not in _UNUSED:
             found[spelt] = tensor
     return found
@@ -134,6 +141,7 @@ def _empty(
     """The network without weights, with the parts that the checkpoint has."""
     output, embedding = tensors.get(_OUTPUT), tensors.get(_EMBEDDING)
     read = tensors.get("markov_head.markov_w1.weight", ())
+    selected = tensors.get("candidate_selector.predecessor_codebook", ())
     stored = Stored(
         outputs=None if output is None else len(output),
         embeddings=None if embedding is None else len(embedding),
@@ -141,6 +149,7 @@ def _empty(
         qk_norm="layers.0.self_attn.q_norm.weight" in tensors,
         # Rows beyond the target's tokens are padding.
         markov=(max(len(read), vocabulary), vocabulary if output is None else len(output)),
+        codebook=max(len(selected), vocabulary),
     )
     with torch.device("meta"):
         return DFlashNetwork(config, stored)

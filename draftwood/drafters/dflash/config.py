@@ -1,9 +1,9 @@
-"""The configuration of a DFlash or DSpark drafter, read from each published layout.
+"""The configuration of a DFlash, DFlash2 or DSpark drafter, read from each published layout.
 
-* z-lab's: a Qwen3 configuration with ``dflash_config``; so is SpecForge's of DSpark
-  (``DSparkDraftModel``, ``projector_type: dspark``);
-* that of ``speculators`` (``speculators_model_type: dflash`` or ``dspark``), with the layers'
-  configuration under ``transformer_layer_config``;
+* z-lab's: a Qwen3 configuration with ``dflash_config``, also of DFlash2; so is SpecForge's of
+  DSpark (``DSparkDraftModel``, ``projector_type: dspark``);
+* that of ``speculators`` (``speculators_model_type: dflash``, ``dflash2`` or ``dspark``), with the
+  layers' configuration under ``transformer_layer_config``;
 * DeepSpec's (``Qwen3DSparkModel``), with everything at the top level. Without a Markov head
   (``markov_rank: 0``) it is DFlash.
 
@@ -26,11 +26,9 @@ from draftwood.protocols import TargetInfo
 NOUN = "a DFlash drafter"
 _BLOCK = 16
 _RELATIVES = {
-    "DFlash2DraftModel": "DFlash2",
     "DominoDraftModel": "Domino",
     "Gemma4DSparkModel": "DSpark with layers of Gemma 4",
     "JetSpecDraftModel": "JetSpec",
-    "dflash2": "DFlash2",
     "domino": "Domino",
     "jetspec": "JetSpec",
     "xpress": "XPress",
@@ -39,9 +37,27 @@ _RELATIVES = {
 
 _DEEPSPEC = "Qwen3DSparkModel"
 _DSPARK = {_DEEPSPEC, "DSparkDraftModel", "dspark"}
+_DFLASH2 = {"DFlash2DraftModel", "dflash2"}
 _INSIDE = "dspark_block_size"
 _MARKOV_RANK = 256
 _MARKOV_HEADS = ("vanilla", "gated", "rnn")
+
+
+@dataclass(frozen=True)
+class SelectorSizes:
+    """What DFlash2 adds to DFlash.
+
+    Attributes:
+        kernel: slots that a convolution sees.
+        group: channels that share a slot's part of a kernel.
+        rank: width of the selector's codebooks.
+        top_k: candidates of a slot.
+    """
+
+    kernel: int
+    group: int
+    rank: int
+    top_k: int
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,7 @@ class DFlashConfig:
         softcap: of the logits, ``c * tanh(x / c)``; None: none.
         markov: kind of its Markov head (DSpark), ``vanilla``, ``gated`` or ``rnn``; empty: none.
         markov_rank: width of that head; 0 without one.
+        selector: sizes of DFlash2's parts; None: it is not DFlash2.
     """
 
     layers: Qwen3Config
@@ -75,6 +92,7 @@ class DFlashConfig:
     softcap: float | None = None
     markov: str = ""
     markov_rank: int = 0
+    selector: SelectorSizes | None = None
 
     @property
     def drafted(self) -> int:
@@ -88,7 +106,7 @@ class DFlashConfig:
 
 def is_dflash(raw: Mapping[str, Any]) -> bool:
     """Whether a ``config.json`` is of DFlash's family."""
-    known = {"DFlashDraftModel", "dflash", *_DSPARK, *_RELATIVES}
+    known = {"DFlashDraftModel", "dflash", *_DFLASH2, *_DSPARK, *_RELATIVES}
     return "dflash_config" in raw or _INSIDE in raw or bool(_names(raw) & known)
 
 
@@ -101,7 +119,7 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
     """
     options: Mapping[str, Any] = raw.get("dflash_config") or {}
     _refuse_relatives(raw, options)
-    speculators = raw.get("speculators_model_type") in ("dflash", "dspark")
+    speculators = raw.get("speculators_model_type") in ("dflash", "dflash2", "dspark")
     inner = raw.get("transformer_layer_config") if speculators else raw
     layers = _layers(inner)
     if layers.hidden_size != target.hidden_size:
@@ -109,8 +127,11 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
             f"the DFlash drafter has width {layers.hidden_size}, and the target "
             f"{target.hidden_size}: give a drafter made for this target"
         )
-    dspark = bool(_names(raw, options) & _DSPARK)
+    names = _names(raw, options)
+    dspark, second = bool(names & _DSPARK), bool(names & _DFLASH2)
     merged = {**(inner or {}), **raw, **options}
+    if second and speculators:
+        merged.setdefault("sliding_window_non_causal", True)
     windows = _windows(merged, int(layers.num_hidden_layers or 0))
     mask = merged.get("mask_token_id")
     if not isinstance(mask, int):
@@ -118,6 +139,7 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
             "the DFlash drafter's config.json lacks mask_token_id: give a complete one"
         )
     block = int(merged.get("block_size", 8 if speculators else _BLOCK))
+    selector = _selector(merged, layers.hidden_size) if second else None
     markov, rank = _markov(merged, _MARKOV_RANK if dspark and speculators else 0)
     found = DFlashConfig(
         layers=layers,
@@ -132,6 +154,7 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
         softcap=merged.get("final_logit_softcapping"),
         markov=markov,
         markov_rank=rank,
+        selector=selector,
     )
     if found.drafted < 1:
         raise DraftwoodError(f"the DFlash drafter's block_size is {block}, which drafts nothing")
@@ -155,7 +178,7 @@ def _refuse_relatives(raw: Mapping[str, Any], options: Mapping[str, Any]) -> Non
         found = "DSpark inside DeepSeek-V4"
     if found is not None:
         raise DraftwoodError(
-            f"this is {found}, which is not supported: give a DFlash or DSpark drafter"
+            f"this is {found}, which is not supported: give a DFlash, DFlash2 or DSpark drafter"
         )
     flags = (
         "attention_sink_bias",
@@ -182,6 +205,29 @@ def _markov(merged: Mapping[str, Any], default: int) -> tuple[str, int]:
             f"{', '.join(_MARKOV_HEADS[:-1])} or {_MARKOV_HEADS[-1]}"
         )
     return (kind, rank) if rank else ("", 0)
+
+
+def _selector(merged: Mapping[str, Any], width: int) -> SelectorSizes:
+    """The sizes of DFlash2's parts."""
+    for name in ("markov_rank", "sample_from_anchor"):
+        if merged.get(name):
+            raise DraftwoodError(
+                f"the DFlash2 drafter's config.json has {name}, which is not supported: give "
+                "another drafter"
+            )
+    found = SelectorSizes(
+        kernel=int(merged.get("conv_kernel_size", 2)),
+        group=int(merged.get("conv_group_size", 16)),
+        rank=int(merged.get("selector_rank", 256)),
+        top_k=int(merged.get("selector_top_k", 16)),
+    )
+    if min(found.kernel, found.group, found.rank, found.top_k) < 1 or width % found.group:
+        raise DraftwoodError(
+            f"the DFlash2 drafter's conv_kernel_size is {found.kernel}, its conv_group_size "
+            f"{found.group} for a width of {width}, its selector_rank {found.rank} and its "
+            f"selector_top_k {found.top_k}, which do not fit: give a complete drafter"
+        )
+    return found
 
 
 def _from_anchor(merged: Mapping[str, Any], dspark: bool, markov: bool) -> bool:

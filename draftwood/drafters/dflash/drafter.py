@@ -4,12 +4,10 @@ Its distributions are marginals, given the committed tokens alone. So a chain of
 tokens is the natural tree, with siblings at the first places; deeper branches are better taken from
 another source.
 
-DSpark's drafters add a Markov head: what the tokens on a node's path add to the logits of its slot,
-by a product of low rank. So the children of a node depend on its path, and one forward of the
-network still serves all levels.
+The distributions of DSpark and DFlash2 depend on the path
+(:mod:`draftwood.drafters.dflash.conditional`).
 
-Source: *DFlash: Block Diffusion for Flash Speculative Decoding* (z-lab, 2026); DSpark (DeepSeek,
-2026).
+Source: *DFlash: Block Diffusion for Flash Speculative Decoding* (z-lab, 2026).
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from draftwood.drafters._marginals import MarginalDrafter
-from draftwood.drafters._paths import PathDrafter
 from draftwood.drafters.dflash.blocks import BlockDrafter
+from draftwood.drafters.dflash.conditional import DFlash2Drafter, DSparkDrafter
 from draftwood.protocols import (
     DraftDtype,
     DrafterSpec,
@@ -39,10 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DFlash(DrafterSpec):
-    """Settings of a DFlash or DSpark drafter."""
+    """Settings of a DFlash, DFlash2 or DSpark drafter."""
 
     model: str | Any = setting(
-        "", "DFlash or DSpark drafter made for this target: a directory or a hub id", flag="head"
+        "",
+        "DFlash, DFlash2 or DSpark drafter made for this target: a directory or a hub id",
+        flag="head",
     )
     dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
     ahead: int = setting(0, "most tokens drafted in a block; 0: as many as it has", least=0)
@@ -73,7 +73,11 @@ class DFlash(DrafterSpec):
         from draftwood.drafters.dflash.checkpoint import load_dflash
 
         network = host.loaded(load_dflash, self.model, self.dtype)
-        kind = DSparkDrafter if network.config.markov else DFlashDrafter
+        kind: type[DFlashDrafter | DFlash2Drafter | DSparkDrafter] = DFlashDrafter
+        if network.config.markov:
+            kind = DSparkDrafter
+        elif network.config.selector is not None:
+            kind = DFlash2Drafter
         return kind(network, host.info, self.ahead)
 
 
@@ -81,7 +85,7 @@ class DFlashDrafter(BlockDrafter, MarginalDrafter):
     """Proposes the likeliest tokens of a block, or samples.
 
     Args:
-        network: on the target's device, without a Markov head.
+        network: on the target's device, with neither a Markov head nor a selector.
         target: the target.
         ahead: most tokens drafted in a block; 0: as many as it has.
     """
@@ -96,44 +100,6 @@ class DFlashDrafter(BlockDrafter, MarginalDrafter):
 
         with torch.inference_mode():
             return self._network.logits(self.blocks(slots))
-
-
-class DSparkDrafter(BlockDrafter, PathDrafter):
-    """Proposes the likeliest tokens of a block given those before, or samples.
-
-    Args:
-        network: on the target's device, with a Markov head.
-        target: the target.
-        ahead: most tokens drafted in a block; 0: as many as it has.
-    """
-
-    at_once: ClassVar = True
-
-    def __init__(self, network: DFlashNetwork, target: TargetInfo, ahead: int = 0) -> None:
-        super().__init__(network.token_ids, target, network.config.ahead(ahead))
-        self.draft_with(network, target.device, ahead)
-        self._blocks: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-
-    def read(self, slots: Sequence[int]) -> None:
-        """Compute the last hidden states ``[m, H]`` and the logits ``[m, Vd]`` of blocks."""
-        rows = self.blocks(slots)
-        found = zip(rows, self._network.logits(rows), strict=True)
-        self._blocks |= dict(zip(slots, found, strict=True))
-
-    def scores(self, depth: int, slots: Sequence[int], paths: torch.Tensor) -> torch.Tensor:
-        """Logits ``[m, Vd]`` of the slot of a depth, with what the Markov head adds."""
-        import torch
-
-        blocks = [self._blocks[slot] for slot in slots]
-        rows = torch.stack([rows[: depth + 1] for rows, _ in blocks])
-        logits = torch.stack([logits[depth] for _, logits in blocks])
-        added: torch.Tensor = self._network.markov_head(rows, paths)
-        return logits + added.to(logits.dtype)
-
-    def forget(self, slot: int) -> None:
-        """Drop the block of a slot."""
-        super().forget(slot)
-        self._blocks.pop(slot, None)
 
 
 PART = DFlash

@@ -7,7 +7,7 @@ the layer's input norm. A block is the anchor (the last token, whose states are 
 at the positions after it. Its slots attend to the context and to one another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,9 @@ from transformers.models.qwen3.modeling_qwen3 import (
 )
 
 from draftwood.drafters.dflash.config import DFlashConfig
+from draftwood.drafters.dflash.convolution import SlotConvolution
 from draftwood.drafters.dflash.markov import MarkovHead
+from draftwood.drafters.dflash.selector import CandidateSelector
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Stored:
         mask: whether the masks' embedding is a tensor of its own.
         qk_norm: whether queries and keys are normed.
         markov: tokens that the Markov head reads and drafts, if the configuration has one.
+        codebook: rows of the selector's codebooks, if the configuration has one.
     """
 
     outputs: int | None = None
@@ -43,6 +46,7 @@ class Stored:
     mask: bool = False
     qk_norm: bool = True
     markov: tuple[int, int] = (0, 0)
+    codebook: int = 0
 
 
 class BlockAttention(nn.Module):
@@ -135,6 +139,11 @@ class BlockLayer(nn.Module):
         self.mlp = Qwen3MLP(config.layers)  # type: ignore[no-untyped-call]
         self.input_layernorm = LlamaRMSNorm(width, eps=eps)
         self.post_attention_layernorm = LlamaRMSNorm(width, eps=eps)
+        self.attention_conv = self.mlp_conv = None
+        if config.selector is not None:
+            sizes = config.selector.kernel, config.selector.group, width
+            self.attention_conv = SlotConvolution(*sizes)
+            self.mlp_conv = SlotConvolution(*sizes)
 
     def forward(
         self,
@@ -144,9 +153,23 @@ class BlockLayer(nn.Module):
         masks: Sequence[Tensor] = (),
     ) -> Tensor:
         """The output ``[b, B, H]``; see :meth:`BlockAttention.forward`."""
-        slots = slots + self.self_attn(self.input_layernorm(slots), factors, contexts, masks)
-        found: Tensor = slots + self.mlp(self.post_attention_layernorm(slots))
-        return found
+
+        def attend(rows: Tensor) -> Tensor:
+            found: Tensor = self.self_attn(rows, factors, contexts, masks)
+            return found
+
+        slots = slots + _through(self.attention_conv, self.input_layernorm(slots), attend)
+        return slots + _through(self.mlp_conv, self.post_attention_layernorm(slots), self.mlp)
+
+
+def _through(
+    convolution: SlotConvolution | None, normed: Tensor, sublayer: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The output of a sublayer on normed rows, convolved if there is a convolution."""
+    if convolution is None:
+        return sublayer(normed)
+    found: Tensor = convolution(normed, sublayer)
+    return found
 
 
 class DFlashNetwork(nn.Module):
@@ -182,6 +205,9 @@ class DFlashNetwork(nn.Module):
             self.mask_embedding = nn.Parameter(torch.zeros(width))
         if config.markov:
             self.markov_head = MarkovHead(config.markov, config.markov_rank, width, *own.markov)
+        if config.selector is not None:
+            rank, top_k = config.selector.rank, config.selector.top_k
+            self.candidate_selector = CandidateSelector(rank, top_k, width, own.codebook)
         self.register_buffer("token_ids", torch.arange(own.outputs or 0))
         self._shared: dict[str, nn.Module] = {}
 

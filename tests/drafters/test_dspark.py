@@ -10,6 +10,7 @@ import torch
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.drafters.dflash.checkpoint import load_dflash
 from draftwood.drafters.dflash.conditional import DSparkDrafter
+from draftwood.drafters.dflash.config import read_config
 from draftwood.drafters.dflash.drafter import DFlash, DFlashDrafter
 from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
@@ -142,8 +143,10 @@ def drafter_of(
     return drafter
 
 
-@pytest.mark.parametrize("from_anchor", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "from_anchor"),
+    [*((kind, True) for kind in KINDS), ("vanilla", False), ("gated", False)],
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_answer_is_that_of_the_equations(
     target: Runner, tmp_path: Path, layout: str, kind: str, from_anchor: bool
@@ -281,6 +284,13 @@ def test_which_token_a_slot_drafts(target: Runner, tmp_path: Path) -> None:
     ):
         name = saved(tmp_path / str(number), configured("specforge", "vanilla", **said), tensors)
         assert load_dflash(name, target, torch.float32).config.drafted == drafted
+
+
+def test_an_rnn_head_drafts_from_the_anchor(target: Runner) -> None:
+    for layout in LAYOUTS:
+        raw = configured(layout, "rnn", sample_from_anchor=False)
+        with pytest.raises(DraftwoodError, match="an rnn head, and its first slot drafts nothing"):
+            read_config(raw, target.info)
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,12 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
         markov_rank=rank,
         selector=selector,
     )
+    if markov == "rnn" and not found.from_anchor:
+        # In training the recurrence runs through the first slot, and inference starts behind it.
+        raise DraftwoodError(
+            "the DSpark drafter has an rnn head, and its first slot drafts nothing "
+            "(sample_from_anchor false), which is not supported: give another drafter"
+        )
     if found.drafted < 1:
         raise DraftwoodError(f"the DFlash drafter's block_size is {block}, which drafts nothing")
     return found

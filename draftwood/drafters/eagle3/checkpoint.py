@@ -20,7 +20,7 @@ from torch.nn import functional
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from draftwood.drafters._directory import CONFIG, SAFE, DrafterDirectory, located
-from draftwood.drafters.eagle3.base import EagleHead
+from draftwood.drafters._head import EagleHead
 from draftwood.drafters.eagle3.config import Eagle3Config, Stored, read_config, write_config
 from draftwood.drafters.eagle3.eagle1_checkpoint import eagle1_head, is_eagle1
 from draftwood.drafters.eagle3.head import Eagle3Head

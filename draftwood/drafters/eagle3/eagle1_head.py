@@ -24,7 +24,7 @@ from transformers.models.llama.modeling_llama import (
     LlamaRotaryEmbedding,
 )
 
-from draftwood.drafters.eagle3.base import EagleHead
+from draftwood.drafters._head import EagleHead
 
 
 @strict

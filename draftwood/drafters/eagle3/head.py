@@ -28,7 +28,7 @@ from transformers.models.llama.modeling_llama import (
 )
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
-from draftwood.drafters.eagle3.base import EagleHead
+from draftwood.drafters._head import EagleHead
 from draftwood.drafters.eagle3.config import Eagle3Config
 
 

@@ -1,7 +1,8 @@
-"""What heads of the EAGLE family have in common: shared tables, and a forward over rows.
+"""What autoregressive heads have in common: shared tables, and a forward over rows.
 
-A head is a transformers model whose rows are a token and a vector h each. Attention runs through
-transformers' interface, so the caller chooses masks and caches.
+These are heads of the EAGLE family and multi-token-prediction layers. A head is a transformers
+model whose rows are a token and a vector h each. Attention runs through transformers' interface,
+so the caller chooses masks and caches.
 """
 
 from abc import abstractmethod
@@ -15,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import Cache, DynamicCache
 from transformers.masking_utils import create_causal_mask
-from transformers.models.llama.modeling_llama import LlamaPreTrainedModel, LlamaRotaryEmbedding
+from transformers.models.llama.modeling_llama import LlamaPreTrainedModel
 
 from draftwood.errors import DraftwoodError
 
@@ -47,7 +48,7 @@ class EagleHead(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
 
     config: Any
     embed_tokens: nn.Embedding
-    rotary_emb: LlamaRotaryEmbedding
+    rotary_emb: nn.Module
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -62,6 +63,10 @@ class EagleHead(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
     @abstractmethod
     def project(self, features: torch.Tensor) -> torch.Tensor:
         """h ``[.., H]`` of committed tokens, from the target's features ``[.., taps * Ht]``."""
+
+    def rotary_factors(self, embedded: torch.Tensor, position_ids: torch.Tensor) -> Any:
+        """The rotary factors of positions ``[b, q]``, in the dtype of ``embedded``."""
+        return self.rotary_emb(embedded, position_ids)
 
     @abstractmethod
     def target_ids(self) -> NDArray[np.int64]:
@@ -192,7 +197,7 @@ class EagleHead(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
         shared = kwargs | {
             "attention_mask": mask,
             "position_ids": position_ids,
-            "position_embeddings": self.rotary_emb(embedded, position_ids),
+            "position_embeddings": self.rotary_factors(embedded, position_ids),
             "past_key_values": past_key_values,
             "use_cache": use_cache,
         }

@@ -78,11 +78,11 @@ def auto(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -157,9 +157,9 @@ def goose(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
@@ -219,9 +219,9 @@ def iso3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -272,9 +272,9 @@ def iso5(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -334,7 +334,7 @@ def pld(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -364,7 +364,7 @@ def rest(
 
     Args:
         datastore: which drafter answers the source datastore: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (n).
         delta: expected tokens that a level must add for another to follow.
@@ -394,7 +394,7 @@ def sam(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -425,7 +425,7 @@ def tr(
 
     Args:
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
@@ -468,9 +468,9 @@ def block(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -513,7 +513,7 @@ def dflash(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: DFlash, DFlash2 or DSpark drafter made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -573,9 +573,9 @@ def dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -633,7 +633,7 @@ def eagle3(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -664,7 +664,7 @@ def fixed_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -710,9 +710,9 @@ def goose_eagle3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -770,9 +770,9 @@ def goose_sampled(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -826,9 +826,9 @@ def greedy_order(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -868,7 +868,7 @@ def medusa(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: Medusa heads made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -908,9 +908,9 @@ def mixed(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -933,6 +933,34 @@ def mixed(
         context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
+def mtp(
+    *,
+    drafter: str = 'mtp',
+    draft: str | PreTrainedModel | None = None,
+    head: str | Any = 'target',
+    verifier: str = 'walk',
+    budget: int = 12,
+    top_k: int = 4,
+    levels: int = 3,
+    source: str = 'draft',
+) -> CustomGenerate:
+    """A small tree of the target's own multi-token-prediction layers.
+
+    Source: DeepSeek-V3 (DeepSeek-AI 2024), with EAGLE-2's tree.
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: checkpoint of the target that has its MTP layers: a directory, a hub id, or
+            'target', the one that the target was loaded from.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded.
+        top_k: parents of a level, and children of each parent (K).
+        levels: draft forwards, the root's included.
+        source: name of the drafter.
+    """
+
 def opt_tree(
     *,
     drafter: str = 'model',
@@ -951,7 +979,7 @@ def opt_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -991,9 +1019,9 @@ def rrsw(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1035,7 +1063,7 @@ def sd(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1065,7 +1093,7 @@ def sequoia(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1105,9 +1133,9 @@ def specinfer(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1162,9 +1190,9 @@ def talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1218,9 +1246,9 @@ def traversal(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1283,7 +1311,7 @@ def traversal_dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1344,7 +1372,7 @@ def traversal_talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.

@@ -6,8 +6,8 @@
 Prints names separated by commas. The first argument selects: ``all``; ``tokens:T``, methods with
 the tokens of plain decoding at temperature T; ``law:T``, methods that keep only its distribution.
 The other arguments are drafters that may replace a draft model. A method that copies from the
-context only on request has a further name with that setting. A method that drafts from files is
-left out.
+context only on request has a further name with that setting. A method that drafts from files, or
+with layers that few targets have, is left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,8 @@ def named(recipe: Recipe, drafters: Sequence[str]) -> Iterator[str]:
 
 def contenders(promise: str, drafters: Sequence[str]) -> list[str]:
     """List the names (see the module)."""
-    complete = [recipe for recipe in recipes().values() if not method(recipe.name).missing]
+    pairs = [(recipe, method(name)) for name, recipe in recipes().items()]
+    complete = [recipe for recipe, own in pairs if not own.missing and not own.in_target]
     names = [name for recipe in complete for name in named(recipe, drafters)]
     if promise == "all":
         return names

@@ -13,6 +13,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods import registry
 from draftwood.methods.binding import kind_of, kinds_of, model_flags
 from draftwood.protocols import DrafterSpec
+from draftwood.protocols.drafter import OWN
 from draftwood.protocols.settings import settings as settings_of
 
 if TYPE_CHECKING:
@@ -67,14 +68,18 @@ def _evidence(spec: type[DrafterSpec]) -> str:
 
 
 def _fits(name: str, spec: type[DrafterSpec], host: ModelHost, given: dict[str, str]) -> str:
-    """Whether a drafter can be built for the target, with the model that is given or shipped."""
+    """Whether a drafter can be built for the target.
+
+    With the model that is given or shipped, or with the target's own layers.
+    """
     settings: dict[str, Any] = {}
     for flag in [flag for flag in model_flags() if name in kinds_of(flag)]:
         path = given.get(flag) or _shipped(flag, host)
-        if path is None or kind_of(flag, path) != name:
+        field = next(each for each in settings_of(spec) if each.flag == flag)
+        if path is not None and kind_of(flag, path) == name:
+            settings[field.name] = path
+        elif field.default != OWN:
             return f"with --{flag}"
-        field = next(each.name for each in settings_of(spec) if each.flag == flag)
-        settings[field] = path
     try:
         note = spec(**settings).build(host).note
     except DraftwoodError as error:

@@ -14,6 +14,7 @@ from draftwood.methods import registry
 from draftwood.methods.binding import binder, bindings, further_drafters, model_flags
 from draftwood.methods.settings import checked
 from draftwood.protocols import DrafterSpec, Policy, Recipe, Verifier
+from draftwood.protocols.drafter import OWN
 from draftwood.protocols.recipe import DRAFT
 from draftwood.protocols.settings import Setting, settings
 from draftwood.tree import SAMPLED, Draw
@@ -223,6 +224,11 @@ class Method:
             if spec.missing:
                 found.append(flags[spec.missing] or f"{source}.{spec.missing}")
         return tuple(found)
+
+    @property
+    def in_target(self) -> bool:
+        """Whether it drafts with layers of the target's own, which few targets have."""
+        return any(spec.model == OWN for spec in self.drafters.values())
 
     def same_tokens(self, temperature: float) -> bool:
         """Whether equal seeds give the tokens of plain decoding, and not only their distribution.

@@ -1,4 +1,4 @@
-"""EAGLE-2's tree (method ``eagle3``): fixed width and depth, cut to the likeliest nodes.
+"""EAGLE-2's tree (methods ``eagle3``, ``mtp``): fixed width and depth, cut to the likeliest nodes.
 
 Source: EAGLE-2 (Li et al., 2024), as TALON's Algorithm 1 states it; a baseline of TALON. Every
 level expands K parents into K x K candidates, the likeliest K of which are the next parents. At
@@ -64,5 +64,14 @@ RECIPES = (
         "an EAGLE-3 head's tree of fixed width and depth, cut to the likeliest nodes",
         "EAGLE-3 (Li et al. 2025), with EAGLE-2's tree",
         drafters={"draft": "eagle3"},
+    ),
+    Recipe(
+        "mtp",
+        "a small tree of the target's own multi-token-prediction layers",
+        "DeepSeek-V3 (DeepSeek-AI 2024), with EAGLE-2's tree",
+        drafters={"draft": "mtp"},
+        # Most layers were trained to predict one token: few are accepted at greater depths.
+        presets={"budget": 12, "top_k": 4, "levels": 3},
+        search={"budget": (4, 12, 24), "top_k": (1, 4), "levels": (1, 3, 5)},
     ),
 )

@@ -35,6 +35,9 @@ DRAFT_DTYPE_HELP = (
 )
 """What users are told about a setting of that type."""
 
+OWN = "target"
+"""The ``model`` of a drafter that drafts with layers of the target's own checkpoint."""
+
 
 class DraftNoise(Protocol):
     """Random numbers of one step of one request, for sampling its draft."""

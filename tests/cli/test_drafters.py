@@ -34,6 +34,7 @@ def test_which_fit_a_model(checkpoint: str) -> None:
     assert found["context"].endswith("yes")
     assert found["model"].endswith("with --draft")
     assert found["eagle3"].endswith("with --head")
+    assert "no: there are no MTP" in found["mtp"], "it needs no --head"
     found = rows(output_of("drafters", "--fit", "--model", checkpoint, "--draft", checkpoint))
     assert found["model"].endswith("yes")
     text = output_of("drafters", "--fit", "--model", checkpoint, "--draft", "embedded-draft")

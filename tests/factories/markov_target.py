@@ -18,6 +18,7 @@ from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.hydra.checkpoint import load_hydra
 from draftwood.drafters.medusa.checkpoint import load_medusa
+from draftwood.drafters.mtp.checkpoint import load_mtp
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
     Computed,
@@ -43,6 +44,8 @@ _MADE: dict[Any, Callable[[TargetInfo, int], torch.nn.Module]] = {
     load_dflash: made_network,
     load_hydra: made_hydra,
     load_medusa: lambda info, seed: made_heads(3, info, seed=seed),
+    # A layer, which the host makes a head of.
+    load_mtp: lambda info, seed: torch.nn.ModuleList([torch.nn.Identity()]),
 }
 """Random modules, by the function that loads such a module, for a target and a seed."""
 

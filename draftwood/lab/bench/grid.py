@@ -21,6 +21,8 @@ def grid(name: str) -> dict[str, Setting]:
 def searchable(given: Sequence[str]) -> list[str]:
     """The methods with something to search whose models are given and that need nothing else.
 
+    Those that draft with layers of the target's own are left out: few targets have any.
+
     Args:
         given: names of settings that a run gives to all (``draft``, ``head``), as it has them.
     """
@@ -29,6 +31,7 @@ def searchable(given: Sequence[str]) -> list[str]:
         for name in recipes()
         if grid(name)
         and not method(name).missing
+        and not method(name).in_target
         and all(
             flag in given
             for flag, setting in settings_of(recipe(name)).items()

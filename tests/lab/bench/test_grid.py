@@ -51,3 +51,4 @@ def test_methods_with_a_model_are_searched_if_it_is_given() -> None:
     assert {"sd", "talon", "sequoia"} <= set(searchable(["draft"]))
     assert "eagle3" not in searchable(["draft"])
     assert "eagle3" in searchable(["head"])
+    assert "mtp" not in searchable(["head"]), "few targets have such layers"

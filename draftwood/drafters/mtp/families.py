@@ -1,0 +1,103 @@
+"""The families of targets whose MTP layers are read, and why those of others are not.
+
+transformers builds MTP layers from a target's configuration. Some configurations lack a field that
+it needs for that.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from draftwood.errors import DraftwoodError
+
+_FIELDS: Mapping[str, Mapping[str, str]] = {
+    "deepseek_v3": {},
+    "glm4_moe": {},
+    "glm4_moe_lite": {"mtp_mlp_layer_types": "sparse"},
+    "mellum": {},
+}
+"""The families that are read, by ``model_type``, and per-layer fields that they leave out."""
+
+_STATEFUL = "the target keeps a recurrent state, which cannot branch into a tree"
+_SPARSE = "the layers attend to indexed keys, for which there are no masks of trees"
+_OTHER_LAYERS = "transformers builds no such layers"
+
+_REFUSED: Mapping[str, str] = {
+    "bailing_hybrid": _STATEFUL,
+    "deepseek_v32": _SPARSE,
+    "deepseek_v4": "their hidden states have several streams (hyper-connections)",
+    "ernie4_5": "they have no norm before the output, and " + _OTHER_LAYERS,
+    "ernie4_5_moe": "they have no norm before the output, and " + _OTHER_LAYERS,
+    "glm_moe_dsa": _SPARSE,
+    "inkling": "they have position biases instead of rotary positions",
+    "mimo": "their projection takes the hidden state first, and " + _OTHER_LAYERS,
+    "mimo_v2_flash": "their attention has sizes of its own, and " + _OTHER_LAYERS,
+    "mistral_large4": "its draft layers are a DSpark head, not MTP layers",
+    "nemotron_h": _STATEFUL,
+    "qwen3_5": _STATEFUL,
+    "qwen3_5_moe": _STATEFUL,
+    "qwen3_5_moe_text": _STATEFUL,
+    "qwen3_5_text": _STATEFUL,
+    "qwen3_next": _STATEFUL,
+}
+
+_COUNTS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
+_MODELS = ("ForCausalLM", "ForConditionalGeneration")
+
+
+def names_layers(raw: Mapping[str, Any]) -> bool:
+    """Whether a ``config.json`` is that of a language model, not a head, with MTP layers."""
+    kinds = raw.get("architectures") or ()
+    text = _text(raw)
+    return (
+        any(str(kind).endswith(_MODELS) for kind in kinds)
+        and "draft_vocab_size" not in raw
+        and any(text.get(name) for name in _COUNTS)
+    )
+
+
+def refuse_family(raw: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint whose MTP layers are not read, by its ``config.json``.
+
+    Raises:
+        DraftwoodError: it is of another family than those that are read; the message says why its
+            layers are not.
+    """
+    family = str(_text(raw).get("model_type", ""))
+    reason = _REFUSED.get(family)
+    if reason is not None:
+        raise DraftwoodError(f"MTP layers of the family {family!r} are not read: {reason}")
+    if family not in _FIELDS:
+        raise DraftwoodError(
+            f"there are no MTP layers to draft with: the target's family is {family!r}, and those "
+            f"of {', '.join(sorted(_FIELDS))} are read; draft with a model or a head"
+        )
+    if _text(raw) is not raw:
+        raise DraftwoodError(
+            f"MTP layers of multi-modal checkpoints are not read ({raw.get('model_type')!r}); "
+            "draft with a model or a head"
+        )
+
+
+def complete_config(config: Any) -> int:
+    """Add the fields to a transformers configuration that it lacks; returns the number of layers.
+
+    Raises:
+        DraftwoodError: it names no MTP layers.
+    """
+    count = getattr(config, _COUNTS[0], None) or 0
+    if count < 1:
+        raise DraftwoodError(
+            f"the target has no MTP layers: {_COUNTS[0]} is {count} in its config.json; draft with "
+            "a model or a head"
+        )
+    config.num_mtp_layers = count
+    for name, kind in _FIELDS[config.model_type].items():
+        if getattr(config, name, None) is None:
+            setattr(config, name, [kind] * count)
+    return int(count)
+
+
+def _text(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a ``config.json`` that is about the language model."""
+    found: Mapping[str, Any] = raw.get("text_config") or raw
+    return found

@@ -41,7 +41,7 @@ def named(recipe: Recipe, drafters: Sequence[str]) -> Iterator[str]:
 def contenders(promise: str, drafters: Sequence[str]) -> list[str]:
     """List the names (see the module)."""
     pairs = [(recipe, method(name)) for name, recipe in recipes().items()]
-    complete = [recipe for recipe, own in pairs if not own.missing and not own.in_target]
+    complete = [recipe for recipe, own in pairs if own.for_any_target]
     names = [name for recipe in complete for name in named(recipe, drafters)]
     if promise == "all":
         return names

@@ -6,7 +6,7 @@ Weights are safetensors, in one file or in shards, or a pickle that
 
 import pickle
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,6 +169,14 @@ def check_tensors(
             raise DraftwoodError(
                 f"{name} holds {tensor.dtype} in the checkpoint; give {noun}, not quantised"
             )
+
+
+def add_biases(tensors: dict[str, torch.Tensor], names: Iterable[str]) -> None:
+    """Add the biases of these names that a checkpoint lacks: a zero for each row of the weight."""
+    for name in names:
+        weight = tensors.get(name.removesuffix("bias") + "weight")
+        if weight is not None:
+            tensors.setdefault(name, weight.new_zeros(len(weight)))
 
 
 def _bare(noun: str) -> str:

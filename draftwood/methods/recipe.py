@@ -230,6 +230,11 @@ class Method:
         """Whether it drafts with layers of the target's own, which few targets have."""
         return any(spec.model == OWN for spec in self.drafters.values())
 
+    @property
+    def for_any_target(self) -> bool:
+        """Whether it drafts as it is: with nothing that is missing or that few targets have."""
+        return not self.missing and not self.in_target
+
     def same_tokens(self, temperature: float) -> bool:
         """Whether equal seeds give the tokens of plain decoding, and not only their distribution.
 

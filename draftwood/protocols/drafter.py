@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols.evidence import Evidence
-from draftwood.protocols.settings import Part
+from draftwood.protocols.settings import Part, settings
 from draftwood.protocols.step import Outcome, Prefill
 from draftwood.protocols.target import Needs, Target, TargetInfo, TargetOutput
 from draftwood.tree import SAMPLED, Draw, TokenTree, TreeBuilder
@@ -436,9 +436,11 @@ class DrafterSpec(Part, ABC):
     def missing(self) -> str:
         """Name of the setting without which there is nothing to draft from; empty: none is missing.
 
-        :meth:`build` refuses such settings. What runs a method says so before it loads a model.
+        By default it is a model that has no default. :meth:`build` refuses such settings. What runs
+        a method says so before it loads a model.
         """
-        return ""
+        models = (each for each in settings(type(self)) if each.flag and each.default == "")
+        return next((each.name for each in models if getattr(self, each.name) == ""), "")
 
     @abstractmethod
     def build(self, host: Host) -> Drafter:

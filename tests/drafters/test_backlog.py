@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from draftwood.drafters._rollout import rollout
-from draftwood.drafters.eagle3.drafter import Eagle3Drafter
+from draftwood.drafters._rollout.head_drafter import HeadDrafter
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.model import ModelDrafter
 from draftwood.protocols import (
@@ -40,7 +40,7 @@ def text_model() -> tuple[Drafter, Runner]:
 def eagle_head() -> tuple[Drafter, Runner]:
     head: Eagle3Head = tiny_head()
     runner = attach(head, chunk=CHUNK, self_test=False)
-    return Eagle3Drafter(head, runner, TARGET), runner
+    return HeadDrafter(head, runner, TARGET), runner
 
 
 MAKERS = [text_model, eagle_head]

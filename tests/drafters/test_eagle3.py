@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.drafters.eagle3.drafter import Eagle3, Eagle3Drafter
+from draftwood.drafters._rollout.head_drafter import HeadDrafter
+from draftwood.drafters.eagle3.drafter import Eagle3
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.host import ModelHost
 from draftwood.runner.attach import attach
@@ -50,7 +51,7 @@ class HeadText(DecodedText):
     """A request of a target that really decodes, and the head run over every path from scratch."""
 
     def __init__(
-        self, target: Runner, head: Eagle3Head, drafter: Eagle3Drafter, slot: int, prompt: list[int]
+        self, target: Runner, head: Eagle3Head, drafter: HeadDrafter, slot: int, prompt: list[int]
     ) -> None:
         self.head = head
         super().__init__(target, drafter, slot, prompt)
@@ -72,9 +73,9 @@ class HeadText(DecodedText):
         return found
 
 
-def drafter_of(target: Runner, head: Eagle3Head) -> tuple[Eagle3Drafter, Runner]:
+def drafter_of(target: Runner, head: Eagle3Head) -> tuple[HeadDrafter, Runner]:
     runner = attach(head, self_test=False)
-    return Eagle3Drafter(head, runner, target.info), runner
+    return HeadDrafter(head, runner, target.info), runner
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def drafter(target: Runner, head: Eagle3Head) -> Any:
 
 
 def test_every_answer_equals_the_plain_recurrence(
-    target: Runner, head: Eagle3Head, drafter: Eagle3Drafter
+    target: Runner, head: Eagle3Head, drafter: HeadDrafter
 ) -> None:
     rng = np.random.default_rng(0)
     texts = [
@@ -97,7 +98,7 @@ def test_every_answer_equals_the_plain_recurrence(
 
 
 def test_copied_nodes_are_forwarded_a_generation_at_a_time(
-    target: Runner, head: Eagle3Head, drafter: Eagle3Drafter
+    target: Runner, head: Eagle3Head, drafter: HeadDrafter
 ) -> None:
     text = HeadText(target, head, drafter, 0, [1, 2, 3])
     text.builder.add_chain([11, 12, 13], "context")

@@ -7,22 +7,9 @@ output are dropped: accepted tokens are forwarded again with the target's featur
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from draftwood.drafters._features import prompt_features, step_features
 from draftwood.drafters._rollout.drafter import RolloutDrafter
-from draftwood.protocols import (
-    DraftHead,
-    DraftModel,
-    Needs,
-    Outcome,
-    Prefill,
-    TargetInfo,
-    TargetOutput,
-)
-from draftwood.tree import ROOT
-
-if TYPE_CHECKING:
-    import torch
+from draftwood.protocols import DraftHead, DraftModel, Needs, Outcome, Prefill, TargetInfo
 
 
 class HeadDrafter(RolloutDrafter):
@@ -48,17 +35,8 @@ class HeadDrafter(RolloutDrafter):
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts. Tokens are one position ahead of features: the first has no row."""
         tokens = [*prefill.prompt.tolist()[1:], prefill.first]
-        self._rollout.begin(slot, tokens, _features(prefill.rows))
+        self._rollout.begin(slot, tokens, prompt_features(prefill))
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step was committed. Each of its tokens gets the features of its parent."""
-        found, nodes = _features(outcome.rows), [ROOT, *outcome.path]
-        count = len(nodes)
-        # A copy, so that the other nodes' rows do not stay alive; of the first ones it is quicker.
-        own = found[:count].clone() if nodes[-1] == count - 1 else found[nodes]
-        self._rollout.commit(slot, outcome.committed, own)
-
-
-def _features(rows: TargetOutput) -> torch.Tensor:
-    assert rows.features is not None, "the target returns the features of the drafter's taps"
-    return rows.features
+        self._rollout.commit(slot, outcome.committed, step_features(outcome))

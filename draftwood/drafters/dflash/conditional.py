@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     import torch
 
     from draftwood.drafters.dflash.network import DFlashNetwork
-    from draftwood.drafters.dflash.selector import SlotCandidates
 
 
-class DSparkDrafter(BlockDrafter, PathDrafter):
-    """Proposes the likeliest tokens of a block given those before, or samples.
+class _ConditionalDrafter(BlockDrafter, PathDrafter):
+    """What both have in common.
 
     Args:
-        network: on the target's device, with a Markov head.
+        network: on the target's device.
         target: the target.
         ahead: most tokens drafted in a block; 0: as many as it has.
     """
@@ -40,7 +39,19 @@ class DSparkDrafter(BlockDrafter, PathDrafter):
     def __init__(self, network: DFlashNetwork, target: TargetInfo, ahead: int = 0) -> None:
         super().__init__(network.token_ids, target, network.config.ahead(ahead))
         self.draft_with(network, target.device, ahead)
-        self._blocks: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._blocks: dict[int, tuple[torch.Tensor, ...]] = {}
+
+    def forget(self, slot: int) -> None:
+        """Drop the block of a slot."""
+        super().forget(slot)
+        self._blocks.pop(slot, None)
+
+
+class DSparkDrafter(_ConditionalDrafter):
+    """Proposes the likeliest tokens of a block given those before, or samples.
+
+    Its network has a Markov head.
+    """
 
     def read(self, slots: Sequence[int]) -> None:
         """Compute the last hidden states ``[m, H]`` and the logits ``[m, Vd]`` of blocks."""
@@ -58,29 +69,12 @@ class DSparkDrafter(BlockDrafter, PathDrafter):
         added: torch.Tensor = self._network.markov_head(rows, paths)
         return logits + added.to(logits.dtype)
 
-    def forget(self, slot: int) -> None:
-        """Drop the block of a slot."""
-        super().forget(slot)
-        self._blocks.pop(slot, None)
 
-
-class DFlash2Drafter(BlockDrafter, PathDrafter):
+class DFlash2Drafter(_ConditionalDrafter):
     """Proposes the candidates of a slot that score best after the token before, or samples.
 
-    Tokens that are no candidates of their slot have probability 0.
-
-    Args:
-        network: on the target's device, with a selector.
-        target: the target.
-        ahead: most tokens drafted in a block; 0: as many as it has.
+    Tokens that are no candidates of their slot have probability 0. Its network has a selector.
     """
-
-    at_once: ClassVar = True
-
-    def __init__(self, network: DFlashNetwork, target: TargetInfo, ahead: int = 0) -> None:
-        super().__init__(network.token_ids, target, network.config.ahead(ahead))
-        self.draft_with(network, target.device, ahead)
-        self._candidates: dict[int, SlotCandidates] = {}
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """``k`` tokens after each node, fewer where a slot has fewer candidates.
@@ -100,7 +94,7 @@ class DFlash2Drafter(BlockDrafter, PathDrafter):
         rows = self.blocks(slots)
         found = self._network.candidate_selector.candidates(rows, self._network.logits(rows))
         for slot, *parts in zip(slots, *found, strict=True):
-            self._candidates[slot] = SlotCandidates(*parts)
+            self._blocks[slot] = SlotCandidates(*parts)
 
     def scores(self, depth: int, slots: Sequence[int], paths: torch.Tensor) -> torch.Tensor:
         """Scores ``[m, V]`` of the candidates of the slot of a depth; ``-inf`` elsewhere."""
@@ -108,13 +102,8 @@ class DFlash2Drafter(BlockDrafter, PathDrafter):
 
         from draftwood.drafters.dflash.selector import SlotCandidates
 
-        parts = zip(*(self._candidates[slot] for slot in slots), strict=True)
+        parts = zip(*(self._blocks[slot] for slot in slots), strict=True)
         given = SlotCandidates(*(torch.stack([one[depth] for one in part]) for part in parts))
         found: torch.Tensor = self._network.candidate_selector(paths[:, -1], given)
         whole = found.new_full((len(slots), len(self._network.token_ids)), -torch.inf)
         return whole.scatter_(1, given.tokens, found)
-
-    def forget(self, slot: int) -> None:
-        """Drop the candidates of a slot."""
-        super().forget(slot)
-        self._candidates.pop(slot, None)

@@ -59,11 +59,6 @@ class DFlash(DrafterSpec):
 
         return is_dflash(config)
 
-    @property
-    def missing(self) -> str:
-        """``model``, unless it is given."""
-        return "model" if self.model == "" else ""
-
     def build(self, host: Host) -> BlockDrafter:
         """Load the network.
 

@@ -30,18 +30,14 @@ class Eagle3(DrafterSpec):
     summary: ClassVar = "the likeliest tokens of a head on the target's features, or samples"
     draws: ClassVar = frozenset(Draw)
 
-    def build(self, host: Host) -> Eagle3Drafter:
+    def build(self, host: Host) -> HeadDrafter:
         """Load the head.
 
         Raises:
             DraftwoodError: it cannot be loaded, or was made for another target.
         """
         head, model = host.head(self.model, self.dtype)
-        return Eagle3Drafter(head, model, host.info)
-
-
-class Eagle3Drafter(HeadDrafter):
-    """Drafts with an EAGLE-3 head, or with one of EAGLE-1 or EAGLE-2."""
+        return HeadDrafter(head, model, host.info)
 
 
 PART = Eagle3

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from draftwood.drafters._directory import PICKLED, SAFE, check_tensors, located
+from draftwood.drafters._directory import PICKLED, SAFE, add_biases, check_tensors, located
 from draftwood.drafters.hydra.config import NOUN, HydraConfig, read_config
 from draftwood.drafters.hydra.heads import HydraHeads
 from draftwood.protocols import Target
@@ -40,7 +40,8 @@ def load_hydra(name: str, target: Target, dtype: torch.dtype) -> HydraHeads:
     heads = _empty(config, tensors, info.hidden_size, info.vocab_size)
     empty = heads.state_dict()
     names = {_published(name, config): name for name in empty}
-    _add_biases(tensors, names)
+    # Some checkpoints lack those of the outputs.
+    add_biases(tensors, [given for given, name in names.items() if name.endswith("output.bias")])
     check_tensors(tensors, {given: empty[name] for given, name in names.items()}, NOUN)
     placed = {names[given]: each.to(info.device, dtype) for given, each in tensors.items()}
     heads.load_state_dict(placed, assign=True)
@@ -72,11 +73,3 @@ def _published(name: str, config: HydraConfig) -> str:
     layer = int(rest[1]) + 1 if kind == "blocks" else 0
     number = 2 * layer + 1 if dropouts else layer
     return f"hydra_mlp.{head}.{number}.{'res_connection' if kind == 'skip' else 'linear'}.{what}"
-
-
-def _add_biases(tensors: dict[str, torch.Tensor], names: Mapping[str, str]) -> None:
-    """Add the outputs' biases, which some checkpoints lack."""
-    for given in [given for given, name in names.items() if name.endswith("output.bias")]:
-        weight = tensors.get(given.removesuffix("bias") + "weight")
-        if weight is not None:
-            tensors.setdefault(given, weight.new_zeros(len(weight)))

@@ -52,11 +52,6 @@ class Hydra(DrafterSpec):
         """Whether it is a configuration of Hydra heads."""
         return "hydra_num_heads" in config
 
-    @property
-    def missing(self) -> str:
-        """``model``, unless it is given."""
-        return "model" if self.model == "" else ""
-
     def build(self, host: Host) -> HydraDrafter:
         """Load the heads.
 

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from draftwood.drafters._directory import CONFIG, PICKLED, SAFE, check_tensors, located
+from draftwood.drafters._directory import CONFIG, PICKLED, SAFE, add_biases, check_tensors, located
 from draftwood.drafters.medusa.heads import MedusaHeads
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Target
@@ -129,10 +129,7 @@ def _empty(tensors: Mapping[str, torch.Tensor], width: int, common: bool) -> Med
 
 def _complete(tensors: dict[str, torch.Tensor], heads: MedusaHeads) -> None:
     """Add biases, which some checkpoints lack, and ids that are the target's own."""
-    for name in [name for name in heads.state_dict() if name.endswith(".bias")]:
-        weight = tensors.get(name.replace("bias", "weight"))
-        if name not in tensors and weight is not None:
-            tensors[name] = weight.new_zeros(len(weight))
+    add_biases(tensors, [name for name in heads.state_dict() if name.endswith(".bias")])
     tensors.setdefault("token_ids", torch.arange(len(heads.token_ids)))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from draftwood.drafters._features import prompt_features, step_features
 from draftwood.drafters._marginals import MarginalDrafter
 from draftwood.protocols import (
     DraftDtype,
@@ -25,7 +26,7 @@ from draftwood.protocols import (
     setting,
 )
 from draftwood.protocols.drafter import DRAFT_DTYPE_HELP
-from draftwood.tree import ROOT, Draw
+from draftwood.tree import Draw
 
 if TYPE_CHECKING:
     import torch
@@ -49,11 +50,6 @@ class Medusa(DrafterSpec):
     def reads(cls, config: Mapping[str, Any]) -> bool:
         """Whether it is a configuration of Medusa heads."""
         return "medusa_num_heads" in config or config.get("model_type") == "medusa"
-
-    @property
-    def missing(self) -> str:
-        """``model``, unless it is given."""
-        return "model" if self.model == "" else ""
 
     def build(self, host: Host) -> MedusaDrafter:
         """Load the heads.
@@ -88,12 +84,12 @@ class MedusaDrafter(MarginalDrafter):
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts: the heads read the prompt's last position."""
         self.start(slot)
-        self._read(slot, prefill.rows.features, -1)
+        self._read(slot, prompt_features(prefill))
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """A step was committed: the heads read the last accepted node."""
         self.step(slot)
-        self._read(slot, outcome.rows.features, [ROOT, *outcome.path][-1])
+        self._read(slot, step_features(outcome))
 
     def release(self, slot: int) -> None:
         """The request has ended."""
@@ -108,10 +104,9 @@ class MedusaDrafter(MarginalDrafter):
             found: torch.Tensor = self._heads(torch.stack([self._states[slot] for slot in slots]))
         return found
 
-    def _read(self, slot: int, features: torch.Tensor | None, row: int) -> None:
-        assert features is not None, "the target returns its last hidden states"
+    def _read(self, slot: int, states: torch.Tensor) -> None:
         # A copy, so that the other rows do not stay alive.
-        self._states[slot] = features[row].clone()
+        self._states[slot] = states[-1].clone()
 
 
 PART = Medusa

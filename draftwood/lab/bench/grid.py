@@ -30,8 +30,7 @@ def searchable(given: Sequence[str]) -> list[str]:
         name
         for name in recipes()
         if grid(name)
-        and not method(name).missing
-        and not method(name).in_target
+        and method(name).for_any_target
         and all(
             flag in given
             for flag, setting in settings_of(recipe(name)).items()

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import save_file
 from torch.nn import functional
 
+from draftwood.drafters._rollout.head_drafter import HeadDrafter
 from draftwood.drafters.eagle3.checkpoint import load_any_head, load_head, save_head
-from draftwood.drafters.eagle3.drafter import Eagle3Drafter
 from draftwood.drafters.eagle3.eagle1_head import Eagle1Head
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.host import ModelHost
@@ -149,7 +149,7 @@ class HeadText(DecodedText):
     """A request of a target that decodes, and the head run over every path from scratch."""
 
     def __init__(
-        self, target: Runner, head: Eagle1Head, drafter: Eagle3Drafter, slot: int, prompt: list[int]
+        self, target: Runner, head: Eagle1Head, drafter: HeadDrafter, slot: int, prompt: list[int]
     ) -> None:
         self.head = head
         super().__init__(target, drafter, slot, prompt)
@@ -172,7 +172,7 @@ class HeadText(DecodedText):
 def test_every_answer_equals_the_plain_recurrence(target: Runner, tmp_path: Path) -> None:
     head, model = ModelHost(target).head(saved(tmp_path, tensors()), "target")
     assert isinstance(head, Eagle1Head)
-    drafter = Eagle3Drafter(head, model, target.info)
+    drafter = HeadDrafter(head, model, target.info)
     assert drafter.needs == Needs(taps=(LAYERS,))
     rng = np.random.default_rng(0)
     texts = [

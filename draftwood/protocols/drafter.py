@@ -211,6 +211,9 @@ class DraftModel(Protocol):
     ``hidden`` is for models that take a vector beside each token, such as an EAGLE head: ``[m, H]``
     for the m new nodes of each tree (or tokens of each prompt). The ``features`` of such a model
     are the vectors that it outputs.
+
+    ``unread`` is the number of new nodes of each tree, its first ones, that no row is returned for:
+    text that is only to be cached.
     """
 
     @property
@@ -244,6 +247,7 @@ class DraftModel(Protocol):
         needs: Needs,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
+        unread: Sequence[int] = (),
     ) -> list[TargetOutput]:
         """Score the new nodes of every tree in one forward pass; each tree has one or more."""
         ...

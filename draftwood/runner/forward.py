@@ -142,7 +142,7 @@ class ForwardPass:
         if self.static is not None and plan is not None and visibility is Visibility.TREE:
             tokens = (self._ids, self._positions)
             others = np.empty(0, dtype=np.int64) if further is None else further
-            found = self.static.run(rows, starts, plan, *tokens, taps, hidden, others)
+            found = self.static.run(rows, starts, plan, *tokens, taps, keep, hidden, others)
             if found is not None:
                 output, self.further = found
                 return output

@@ -82,6 +82,7 @@ class RecomputingRunner(Runner):
         numbers: NDArray[np.int64] | None = None,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
+        unread: Sequence[int] = (),
         min_extents: Sequence[int] = (),
     ) -> Submitted:
         """See :meth:`Runner.submit`; a second pass scores the nodes beyond the limit."""
@@ -96,8 +97,8 @@ class RecomputingRunner(Runner):
             if i not in beyond and slot in self._twins:
                 self._twins[slot].done = 0
         if not beyond:
-            return super().submit(slots, trees, needs, numbers, done, hidden, min_extents)
-        done = done or [0] * len(slots)
+            return super().submit(slots, trees, needs, numbers, done, hidden, unread, min_extents)
+        done, unread = done or [0] * len(slots), unread or [0] * len(slots)
         near = [i for i in range(len(slots)) if lengths[i] != limit]
         found: dict[int, TargetOutput] = {}
         if near:
@@ -128,7 +129,8 @@ class RecomputingRunner(Runner):
             positions = lengths[i] + trees[i].depths[done[i] :]
             found[i] = _joined(found[i], far, positions >= limit) if i in found else far
             twin.done = len(trees[i])
-        return Computed([found[i] for i in range(len(slots))], last.numbers)
+        read = [_last(found[i], len(tree) - done[i] - unread[i]) for i, tree in enumerate(trees)]
+        return Computed(read, last.numbers)
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """See :meth:`Runner.commit`."""

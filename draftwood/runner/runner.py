@@ -199,10 +199,11 @@ class Runner:
         needs: Needs,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
+        unread: Sequence[int] = (),
         min_extents: Sequence[int] = (),
     ) -> list[TargetOutput]:
         """Score every node of every tree in one forward pass, see :meth:`submit`."""
-        return self.submit(slots, trees, needs, None, done, hidden, min_extents).rows()
+        return self.submit(slots, trees, needs, None, done, hidden, unread, min_extents).rows()
 
     def submit(
         self,
@@ -212,12 +213,13 @@ class Runner:
         numbers: NDArray[np.int64] | None = None,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
+        unread: Sequence[int] = (),
         min_extents: Sequence[int] = (),
     ) -> Submitted:
         """Begin to score every node of every tree in one forward pass. The cache is not advanced.
 
-        ``logits`` of a tree of n nodes are ``[n, V]`` in the model's dtype. For ``done`` and
-        ``hidden`` see :class:`draftwood.protocols.DraftModel`, for ``min_extents``
+        ``logits`` of a tree of n nodes are ``[n, V]`` in the model's dtype. For ``done``,
+        ``hidden`` and ``unread`` see :class:`draftwood.protocols.DraftModel`, for ``min_extents``
         :meth:`prefill`. ``numbers``, int64, are uploaded with the forward's own.
 
         Raises:
@@ -225,12 +227,13 @@ class Runner:
         """
         cache, b = self.cache, len(trees)
         rows = [cache.row(slot) for slot in slots]
-        done = done or [0] * b
+        done, unread = done or [0] * b, unread or [0] * b
         order = [0]
         if b > 1:
             order = sorted(range(b), key=rows.__getitem__)
             slots, trees = [slots[i] for i in order], [trees[i] for i in order]
             rows, done = [rows[i] for i in order], [done[i] for i in order]
+            unread = [unread[i] for i in order]
             hidden = [hidden[i] for i in order] if hidden else ()
             min_extents = [min_extents[i] for i in order] if min_extents else ()
             if len(set(rows)) < b:
@@ -252,6 +255,7 @@ class Runner:
                 visibility,
                 mask,
                 needs.taps,
+                keep=_read(ends, counts, unread) if any(unread) else (),
                 hidden=torch.cat(list(hidden))[None] if hidden else None,
                 min_extents=min_extents,
                 further=numbers,
@@ -259,6 +263,7 @@ class Runner:
         return SubmittedForward(
             *output,
             counts,
+            unread,
             order,
             self._forward_pass.further,
             needs,
@@ -273,3 +278,9 @@ class Runner:
             self._moves.begin(2 * n)[:] = sources + targets
             with torch.inference_mode():
                 self.cache.move(*self._moves.send((n, n)))
+
+
+def _read(ends: Sequence[int], counts: Sequence[int], unread: Sequence[int]) -> list[int]:
+    """Places of the nodes that are read, where the trees lie behind one another."""
+    parts = zip(ends, counts, unread, strict=True)
+    return [place for end, n, first in parts for place in range(end - n + first, end)]

@@ -17,11 +17,11 @@ class Scored(NamedTuple):
     logits: torch.Tensor
     features: torch.Tensor | None
 
-    def picked(self, places: torch.Tensor) -> "Scored":
-        """A copy of some tokens' output, int64 ``[m]``."""
+    def picked(self, places: torch.Tensor, read: torch.Tensor | None = None) -> "Scored":
+        """A copy of some tokens' output, int64 ``[m]``; of their logits, those of ``read`` only."""
         features = self.features
         return Scored(
-            self.logits.index_select(0, places),
+            self.logits.index_select(0, places if read is None else read),
             None if features is None else features.index_select(0, places),
         )
 

@@ -136,6 +136,7 @@ class StaticForward:
         ids: NDArray[np.int64],
         positions: NDArray[np.int64],
         taps: tuple[int, ...],
+        keep: Sequence[int],
         hidden: torch.Tensor | None,
         further: NDArray[np.int64],
     ) -> tuple[Scored, torch.Tensor] | None:
@@ -148,6 +149,7 @@ class StaticForward:
             ids: ``[n]``, of all nodes.
             positions: of the nodes.
             taps: layers whose input hidden states are returned.
+            keep: positions in ``[n]`` whose logits are returned; none: all.
             hidden: ``[1, n, H]`` for a model that takes a vector beside each token.
             further: numbers for others.
 
@@ -165,11 +167,12 @@ class StaticForward:
         n, q = len(ids), bucket.nodes
         places = self._ramps.write(range(0, q * len(counts), q), counts, self._places)
         long = len(further) > _ROOM // 2  # would move the others
-        sizes = (*bucket.sizes, n, 0 if long else len(further))
+        sizes = (*bucket.sizes, n, len(keep), 0 if long else len(further))
         parts = np.split(self._staging.begin(sum(sizes)), np.cumsum(sizes)[:-1])
         self._fill(bucket, parts, rows, starts, plan, places)
         parts[0][places], parts[1][places] = ids, positions
-        parts[-2][:] = places
+        parts[-3][:] = places
+        parts[-2][:] = places[list(keep)]
         if long:
             self._others.begin(len(further))[:] = further
         else:
@@ -178,12 +181,12 @@ class StaticForward:
         uploaded = self._others.send((len(further),))[0] if long else sent[-1]
         cache.begin(rows, starts, [count + 1 for count in counts], sent[2], whole=True)
         if hidden is not None:
-            self._vector(bucket, hidden).index_copy_(1, sent[-2], hidden)
+            self._vector(bucket, hidden).index_copy_(1, sent[-3], hidden)
         forward = self._forward(bucket, sent, plan)
         if forward is None:
             return None
         # A copy, as the next forward of this bucket writes to the same memory.
-        return forward().picked(sent[-2]), uploaded
+        return forward().picked(sent[-3], sent[-2] if keep else None), uploaded
 
     def _fill(
         self,

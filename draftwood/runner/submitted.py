@@ -14,9 +14,10 @@ class SubmittedForward:
     """A :class:`draftwood.protocols.Submitted`.
 
     Args:
-        logits: ``[n, V]`` of all trees behind one another.
-        features: of the tapped layers, ``[n, taps * H]``, or None.
+        logits: ``[m, V]`` of all trees behind one another, without the nodes that are not read.
+        features: of the tapped layers, ``[n, taps * H]`` of all nodes, or None.
         counts: nodes of each tree.
+        unread: of these, the first ones that are not read.
         order: for each tree in this order, its index in the caller's.
         numbers: the uploaded numbers of the caller.
         needs: what is copied to the host.
@@ -28,14 +29,16 @@ class SubmittedForward:
         logits: torch.Tensor,
         features: torch.Tensor | None,
         counts: Sequence[int],
+        unread: Sequence[int],
         order: Sequence[int],
         numbers: torch.Tensor,
         needs: Needs,
         plain: bool,
     ) -> None:
         self._logits, self._features = logits, features
-        ends = accumulate(counts)
-        self._spans = [slice(end - n, end) for n, end in zip(counts, ends, strict=True)]
+        read = [n - first for n, first in zip(counts, unread, strict=True)]
+        self._spans = _last(read, read)
+        self._feature_spans = _last(counts, read)
         self._places = sorted(range(len(order)), key=order.__getitem__)
         self._order = order
         self._needs, self._plain = needs, plain
@@ -76,9 +79,9 @@ class SubmittedForward:
             TargetOutput(
                 self._logits[span],
                 *unread(),
-                None if self._features is None else self._features[span],
+                None if self._features is None else self._features[own],
             )
-            for span in self._spans
+            for span, own in zip(self._spans, self._feature_spans, strict=True)
         ]
 
     def _together(self, given: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
@@ -92,3 +95,9 @@ class SubmittedForward:
             for tokens, span in zip(given, self._spans, strict=True)
         ]
         return torch.cat(parts)[None]
+
+
+def _last(counts: Sequence[int], read: Sequence[int]) -> list[slice]:
+    """The last ``read`` of each part, where parts of these lengths lie behind one another."""
+    ends = accumulate(counts)
+    return [slice(end - n, end) for n, end in zip(read, ends, strict=True)]

@@ -58,11 +58,12 @@ class Slow(MarkovTarget):
         needs: Needs,
         done: Sequence[int] = (),
         hidden: Sequence = (),  # type: ignore[type-arg]
+        unread: Sequence[int] = (),
     ) -> list[TargetOutput]:
         self.asked.append(needs)
         counts = [len(tree) - first for tree, first in zip(trees, done or [0] * 99, strict=False)]
         self.clock.now += seconds(sum(counts), sum(len(self.cached[s]) for s in slots), len(slots))
-        return super().forward(slots, trees, needs, done, hidden)
+        return super().forward(slots, trees, needs, done, hidden, unread)
 
 
 def seconds(tokens: int, context: int, batch: int) -> float:

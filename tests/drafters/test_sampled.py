@@ -36,9 +36,10 @@ class Watched(MarkovTarget):
         needs: Needs,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
+        unread: Sequence[int] = (),
     ) -> list[TargetOutput]:
         self.wanted.append(needs.top_k)
-        return super().forward(slots, trees, needs, done, hidden)
+        return super().forward(slots, trees, needs, done, hidden, unread)
 
 
 class Request:

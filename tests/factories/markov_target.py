@@ -192,11 +192,13 @@ class MarkovTarget:
         needs: Needs,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
+        unread: Sequence[int] = (),
     ) -> list[TargetOutput]:
         assert not hidden
         self.forwards += 1
         found = []
-        for slot, tree, first in zip(slots, trees, done or [0] * len(trees), strict=True):
+        done, unread = done or [0] * len(trees), unread or [0] * len(trees)
+        for slot, tree, first, skipped in zip(slots, trees, done, unread, strict=True):
             # Nodes that are done must be those that were forwarded before, in the same order.
             before = self._last.get(slot)
             assert not first or before is not None
@@ -205,7 +207,8 @@ class MarkovTarget:
                 assert before.parents[:first].tolist() == tree.parents[:first].tolist()
                 assert first == len(before) < len(tree)
             prefix = [*self.cached[slot], int(tree.tokens[0])]
-            texts = [[*prefix, *tree.path_tokens(i)] for i in range(first, len(tree))]
+            nodes = range(first + skipped, len(tree))
+            texts = [[*prefix, *tree.path_tokens(i)] for i in nodes]
             rows = self._rows(torch.stack([self.logits(text) for text in texts]), needs)
             found.append(dataclasses.replace(rows, features=self._features(texts, needs)))
             self._last[slot] = tree

@@ -170,6 +170,30 @@ def test_one_node_needs_no_mask_below_a_chain_but_below_a_fork(llama: Runner) ->
         assert worst(rows, expected) < TOLERANCE
 
 
+@pytest.mark.parametrize("where", ["cpu", "buckets"])
+def test_nodes_that_are_not_read_are_cached(llama: Runner, where: str) -> None:
+    if where != "cpu":
+        attend_elsewhere(llama, where)
+    rng, texts, slots = prefilled(llama, 3, *LENGTHS)
+    trees = [random_tree(rng, nodes, VOCAB) for nodes in (9, 4, 14)]
+    needs = Needs(top_k=2, taps=(1,))
+    unread = [3, 0, 13]
+    whole = llama.forward(slots, trees, needs)
+    some = llama.forward(slots, trees, needs, unread=unread)
+    for first, all_rows, rows in zip(unread, whole, some, strict=True):
+        assert worst(rows, all_rows.logits[first:]) < TOLERANCE
+        assert rows.argmax.tolist() == all_rows.argmax[first:].tolist()
+        assert rows.top_tokens.tolist() == all_rows.top_tokens[first:].tolist()
+        assert rows.features is not None
+        assert all_rows.features is not None
+        assert torch.allclose(rows.features, all_rows.features[first:], atol=TOLERANCE)
+    paths = [tree.path(int(tree.depths.argmax())) for tree in trees]
+    llama.commit(slots, paths)
+    for text, tree, path, slot in zip(texts, trees, paths, slots, strict=True):
+        text += [int(tree.tokens[0]), *(int(tree.tokens[node]) for node in path)]
+        assert cache_error(llama, slot, text) < TOLERANCE
+
+
 def front(tree: TokenTree, nodes: int) -> TokenTree:
     """The tree's first nodes."""
     return tree_of(tree.tokens[:nodes].tolist(), tree.parents[:nodes].tolist())

@@ -245,6 +245,7 @@ class DraftRollout:
         members: list[_Sequence] = []
         trees: list[TokenTree] = []
         done: list[int] = []
+        unread: list[int] = []
         hidden: list[torch.Tensor] = []
         for sequence, query in asked:
             entries, before = sequence.entries, 0
@@ -262,17 +263,20 @@ class DraftRollout:
                 members.append(sequence)
                 trees.append(entries.tree.build())
                 done.append(before)
+                # Nobody asks what follows a pending token before the root.
+                unread.append(max(0, entries.root - before))
                 if sequence.hidden:
                     hidden.append(_above(sequence, entries, before))
         if not members:
             return False
         unmapped = len(self._vocabulary.unmapped) > 0
         wanted = Needs(host=False) if unmapped else needs
-        rows = self._model.forward([s.slot for s in members], trees, wanted, done, hidden)
+        slots = [sequence.slot for sequence in members]
+        rows = self._model.forward(slots, trees, wanted, done, hidden, unread)
         if unmapped:
             rows = [self._vocabulary.mapped_output(each, needs) for each in rows]
-        for sequence, before, found in zip(members, done, rows, strict=True):
-            sequence.rows.append((before, found))
+        for sequence, before, first, found in zip(members, done, unread, rows, strict=True):
+            sequence.rows.append((before + first, found))
         return True
 
 

@@ -144,6 +144,7 @@ class MtpStack:
         needs: Needs,
         done: Sequence[int] = (),
         hidden: Sequence[torch.Tensor] = (),
+        unread: Sequence[int] = (),
     ) -> list[TargetOutput]:
         """See :meth:`draftwood.protocols.DraftModel.forward`.
 
@@ -168,7 +169,8 @@ class MtpStack:
                 )
                 for each, found in zip(active, rows, strict=True):
                     each.take(k, found)
-        return [each.output(needs) for each in passes]
+        unread = unread or [0] * len(slots)
+        return [each.output(needs, n) for each, n in zip(passes, unread, strict=True)]
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """Keep the committed tokens of the step: ``paths`` name them all, but the first."""
@@ -243,14 +245,19 @@ class _Pass:
             # A copy, so that the other rows do not stay alive.
             self.text.ended.append(_vectors(found)[-1:].clone())
 
-    def output(self, needs: Needs) -> TargetOutput:
-        """The output for the new nodes: of each from the layer that predicts what follows it."""
-        nodes = range(self._first, len(self._whole))
+    def output(self, needs: Needs, unread: int) -> TargetOutput:
+        """The output for the new nodes: of each from the layer that predicts what follows it.
+
+        There is none for the first ``unread``.
+        """
+        begin = self._first + unread
+        nodes = range(begin, len(self._whole))
         layers = len(self.text.slots)
         width = self._hidden.shape[1] // (layers if self._first else 1)
         features = self._hidden.new_zeros(len(nodes), layers, width)
         for layer, (found, new) in self._found.items():
-            features[[node - self._first for node in new], layer] = _vectors(found)
+            read = [row for row, node in enumerate(new) if node >= begin]
+            features[[new[row] - begin for row in read], layer] = _vectors(found)[read]
         rows = []
         for node in nodes:
             found, new = self._found[self._reader(node)]

@@ -38,7 +38,7 @@ from draftwood.policies.auto.features import (
 )
 from draftwood.policies.auto.forecast import DEFAULT_FORECAST, Forecast
 from draftwood.policies.auto.pool import Pool
-from draftwood.policies.auto.report import LevelGain, Report
+from draftwood.policies.auto.report import Forwards, Report
 from draftwood.policies.auto.sampled_pool import Plan, SampledPool
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import (
@@ -199,8 +199,8 @@ class Auto(Policy):
                 pool.copy(offer.tokens[:deepest], code, name, position)
         yield from self._rank(pool, ranking, range(len(pool)), deepest)
         widths: list[int] = []
-        gains: list[LevelGain] = []
         asked: set[int] = set()
+        all_headroom, without = 0.0, list[int]()
         while self.neural and not pool.full:
             headroom = self._promising(pool, asked, deepest, forecast.price)
             if not headroom:
@@ -215,7 +215,8 @@ class Auto(Policy):
                 break
             nodes = sorted([*headroom][:width])
             asked.update(nodes)
-            before = pool.surplus(forecast.price)
+            if not widths:
+                without = pool.chosen(forecast.price, budget)
             if sampled is None:
                 answer: Candidates = yield self._ask(pool, nodes, draw, growth)
                 found = nodes, answer.tokens, answer.logq
@@ -224,14 +225,12 @@ class Auto(Policy):
                 answer = yield self._ask(pool, nodes, Draw.ONE_HOT, growth)
                 fresh = yield from self._sample(sampled, nodes, answer, growth, forecast.price)
             yield from self._rank(pool, ranking, fresh, deepest)
-            gained = pool.surplus(forecast.price) - before
-            if served:
-                # The forward that was bid for has added this too.
-                gains[-1] = LevelGain(gains[-1].headroom, gains[-1].surplus + gained)
-            else:
+            # A level that is served was not bid for: its headroom is not counted either.
+            if not served:
                 widths.append(width)
-                gains.append(LevelGain(sum(headroom[node] for node in nodes), gained))
-        report = Report(pool, budget, forecast.token_weight, tuple(gains))
+                all_headroom += sum(headroom[node] for node in nodes)
+        forwards = Forwards(all_headroom, without, forecast.price) if widths else None
+        report = Report(pool, budget, forecast.token_weight, forwards)
         values = [forecast.token_weight * path for path in pool.likeliest(budget)]
         price: Price = yield Bid(values, pool.settled, tuple(widths), report)
         return pool.tree(report.chosen(price), "auto")

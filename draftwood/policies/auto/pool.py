@@ -184,14 +184,11 @@ class Pool:
         depths = self.builder.depths
         return [n for n in nodes if self.path[n] >= self._floor and depths[n] < deepest]
 
-    def surplus(self, price: float) -> float:
-        """Expected tokens of the candidates that pay at a price, net of it; the root is one."""
-        return sum(path - price for path in self.path if path > price)
-
     def headroom(self, node: int, price: float) -> float:
-        """The surplus that knowing the token after a node would add at most, without its children.
+        """The most tokens, net of a price, that knowing the token after a node would add.
 
-        Instead of the candidates below it, the one that is right would be drafted.
+        Instead of the candidates below it, the one that is right would be drafted. What comes below
+        that one is not counted.
         """
         path = self.path
         known = sum(max(0.0, path[child] - price) for child in self.children[node])

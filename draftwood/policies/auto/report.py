@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from draftwood.policies.auto.features import Codes
 from draftwood.policies.auto.pool import Pool
@@ -10,16 +9,20 @@ from draftwood.protocols import Labelled, Price
 from draftwood.tree import ROOT
 
 
-class LevelGain(NamedTuple):
-    """What a draft forward has added to the candidates, in expected tokens net of their price.
+@dataclass(frozen=True)
+class Forwards:
+    """The draft forwards of a step.
 
     Attributes:
-        headroom: the most that it could add directly below the nodes that it was asked about.
-        surplus: what it has added, with what other sources have added below its tokens.
+        headroom: the most expected tokens, net of their price, that they could add directly below
+            the nodes that they were asked about.
+        without: the candidates that would have been drafted without them.
+        price: of a drafted candidate, in tokens.
     """
 
     headroom: float
-    surplus: float
+    without: Sequence[int]
+    price: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +33,13 @@ class Report:
         candidates: all of the step, drafted or not.
         limit: most of them that may be drafted.
         token_weight: of the request.
-        levels: of each draft forward.
+        forwards: of a draft model; None if it was not asked.
     """
 
     candidates: Pool
     limit: int
     token_weight: float = 1.0
-    levels: tuple[LevelGain, ...] = ()
+    forwards: Forwards | None = None
 
     def chosen(self, price: Price) -> list[int]:
         """The candidates that are drafted at a price, in the order of a tree's nodes."""
@@ -47,6 +50,28 @@ class Report:
     def expected(self, price: Price) -> float:
         """Tokens that the step is expected to commit at a price."""
         return 1.0 + sum(map(self.candidates.path.__getitem__, self.chosen(price)))
+
+    def gained(self, committed: Sequence[int]) -> float:
+        """The tokens that the draft forwards have added, net of what their nodes cost.
+
+        That is what came of them, and not what was predicted: a prediction that is too high would
+        have the draft model asked too often, and confirm itself.
+        """
+        if self.forwards is None:
+            return 0.0
+        price, without = self.forwards.price, self.forwards.without
+        drafted = self.candidates.chosen(price, self.limit)
+        more = self._accepted(drafted, committed) - self._accepted(without, committed)
+        return more - price * (len(drafted) - len(without))
+
+    def _accepted(self, drafted: Sequence[int], committed: Sequence[int]) -> int:
+        """Committed tokens that a tree of some candidates holds."""
+        nodes, accepted = set(drafted), 0
+        for node, token in self._walked(committed):
+            if self.candidates.builder.child(node, token) not in nodes:
+                break
+            accepted += 1
+        return accepted
 
     def labelled(self, committed: Sequence[int]) -> tuple[list[Codes], Labelled]:
         """The candidates below committed tokens, with their codes, labelled by these tokens."""

@@ -230,8 +230,8 @@ class AutoTuner(Tuner):
             codes, labelled = own.labelled(outcome.committed)
             if codes:
                 counts.observe(codes, labelled.taken)
-            for level in own.levels:
-                gain.add(level.surplus, level.headroom)
+            if own.forwards is not None:
+                gain.add(own.gained(outcome.committed), own.forwards.headroom)
             predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
         for counts in dict.fromkeys(self._counts):
             counts.fade()

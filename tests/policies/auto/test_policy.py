@@ -157,22 +157,27 @@ def test_one_forward_that_serves_all_levels_is_paid_for_once() -> None:
     assert len(stage.nodes("draft")) == 3
     assert sum(isinstance(query, LevelBid) for query in stage.asked) == 1
     assert stage.bid.levels == (1,)
-    (level,) = stage.bid.report.levels
-    assert level.headroom == pytest.approx(1.0)
-    assert level.surplus == pytest.approx(sum(stage.pool.path[1:]))
+    assert stage.bid.report.forwards.headroom == pytest.approx(1.0)
     # Nothing is asked where not even the first one pays.
     stage = Stage(model=CHAIN, costs=(0.0, *[0.95] * 8))
     stage.grow(NEURAL, given(price=0.0, at_once=True), room=3)
     assert stage.bid.levels == ()
 
 
-def test_what_a_level_added_is_reported() -> None:
-    stage = Stage(offer(1), model=model({0: [(1, 0.9), (5, 0.5)]}))
-    stage.grow(NEURAL, given(copied=0.6, modelled=0.8, price=0.3), room=1)
-    (level,) = stage.bid.report.levels
-    assert level.headroom == pytest.approx(0.7 - 0.3)
-    after = [path - 0.3 for path in stage.pool.path[1:] if path > 0.3]
-    assert level.surplus == pytest.approx(sum(after) - 0.3)
+@pytest.mark.parametrize(
+    ("committed", "more"),
+    [((1, 9), 0), ((5, 9), 1), ((5, 6, 9), 2), ((7, 9), 0), ((5, 6, 8, 9), 2)],
+)
+def test_what_the_levels_added_is_what_came_of_them(committed: tuple[int, ...], more: int) -> None:
+    # Without the model, 1 would have been drafted alone; with it, 5 and its child 6 are too.
+    stage = Stage(offer(1), model=model({0: [(5, 0.5)], 5: [(6, 0.5)]}))
+    stage.grow(NEURAL, given(copied=0.6, modelled=0.8, price=0.2), room=2)
+    report = stage.bid.report
+    tokens = stage.pool.builder.tokens
+    assert [tokens[node] for node in report.forwards.without] == [1]
+    assert sorted(tokens[node] for node in report.chosen(Price(0.2))) == [1, 5, 6]
+    assert report.forwards.headroom == pytest.approx((0.8 - 0.4) + (0.3 - 0.2) + (0.4 - 0.2))
+    assert report.gained(committed) == pytest.approx(more - 2 * 0.2)
 
 
 def test_a_level_is_nodes_with_most_to_gain_whose_parents_were_asked() -> None:

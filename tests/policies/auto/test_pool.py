@@ -399,16 +399,6 @@ def test_candidates_are_labelled_whether_they_were_drafted_or_not() -> None:
     assert report.labelled((1, 2))[1].sources == ["context", "draft", "draft", "context"]
 
 
-@pytest.mark.parametrize("price", [0.0, 0.2, 0.5, 1.0])
-def test_the_surplus_is_what_paths_exceed_the_price_by(price: float) -> None:
-    pool = Pool(99, Even(), floor=0.0, most=ALL)
-    pool.copy((1, 2), by_place(3), "context")
-    pool.offer(NEURAL, "draft", [ROOT], *ranked([(5, 0.5), (6, 0.2)]))
-    paths = [1.0, 0.5, 0.25, 0.5, 0.5]
-    assert sorted(pool.path) == sorted(paths)
-    assert pool.surplus(price) == pytest.approx(sum(max(0.0, path - price) for path in paths))
-
-
 def test_the_headroom_of_a_node_is_what_its_children_leave() -> None:
     pool = Pool(99, Even(), floor=0.0, most=ALL)
     pool.copy((1, 2), by_place(3), "context")

@@ -15,7 +15,7 @@ from draftwood.policies.auto.calibration_file import save
 from draftwood.policies.auto.features import TABLE
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
-from draftwood.policies.auto.report import LevelGain
+from draftwood.policies.auto.report import Forwards
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import Bid, LevelBid, Outcome, RequestLoad, StepReport, StepTimes
 from draftwood.tree import ROOT
@@ -280,22 +280,30 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step(
     assert cold.acceptance.probability(codes) > 0.25 > hot.acceptance.probability(codes)
 
 
-def asking(*levels: LevelGain) -> Bid:
-    """A bid after draft forwards that added so much."""
-    made = bid(0.5, levels=(1,) * len(levels))
-    return replace(made, report=replace(made.report, levels=levels))
+def asking(headroom: float, price: float = 0.2) -> Bid:
+    """A bid of one candidate, token 0, which a draft forward has added."""
+    made = bid(0.5, levels=(1,))
+    return replace(made, report=replace(made.report, forwards=Forwards(headroom, (), price)))
 
 
 @pytest.mark.parametrize(
-    ("levels", "gain"),
-    [((0.8, 0.4), 0.5), ((0.8, 0.0), 0.0), ((0.8, 0.4, 0.4, 0.5), 0.75), ((0.5, -0.1), -0.2)],
+    ("headroom", "committed", "gain"),
+    [(0.8, (0, 5), 1.0), (1.6, (0, 5), 0.5), (0.8, (5,), -0.25), (0.4, (5,), -0.5)],
 )
-def test_a_drafter_gains_a_share_of_the_headroom(levels: tuple[float, ...], gain: float) -> None:
+def test_a_drafter_gains_a_share_of_the_headroom(
+    headroom: float, committed: tuple[int, ...], gain: float
+) -> None:
     of = tuner(WITH_DRAFT)
-    pairs = zip(levels[::2], levels[1::2], strict=True)
-    made = asking(*(LevelGain(headroom, surplus) for headroom, surplus in pairs))
-    run(of, 300, [made], [outcome(plain(), (0,))])
+    run(of, 300, [asking(headroom)], [outcome(chain(1), committed)])
     assert begin(of, [10])[0].drafter_gain == pytest.approx(gain, abs=0.01)
+
+
+def test_what_was_predicted_of_a_drafter_does_not_count() -> None:
+    # Candidates that are thought likely, and are never taken.
+    of = tuner(WITH_DRAFT)
+    first = begin(of, [10])[0].drafter_gain
+    run(of, 300, [asking(0.8)], [outcome(chain(1), (5,))])
+    assert begin(of, [10])[0].drafter_gain < 0.0 < first
 
 
 def test_a_drafter_that_did_not_pay_is_asked_again_some_day() -> None:
@@ -304,7 +312,7 @@ def test_a_drafter_that_did_not_pay_is_asked_again_some_day() -> None:
     idle = [bid(0.5)], [outcome(plain(), (0,))]
     run(of, 9, *idle)
     assert begin(of, [10])[0].drafter_gain == pytest.approx(start), "nothing is known yet"
-    run(of, 50, [asking(LevelGain(0.9, 0.0))], idle[1])
+    run(of, 50, [asking(0.9)], [outcome(chain(1), (5,))])
     assert begin(of, [10])[0].drafter_gain < 0.2 * start
     run(of, 20, *idle)
     assert begin(of, [10])[0].drafter_gain < 0.2 * start

@@ -1,4 +1,4 @@
-"""The common part of drafters that propose by depth: Medusa's heads, block drafters.
+"""The common part of drafters that propose by depth: heads, block drafters, models of masks.
 
 Such a drafter computes the distributions of the next tokens together, each given the committed
 tokens alone. They are marginals: those of a depth do not depend on the drafted tokens above. So all
@@ -36,20 +36,24 @@ class MarginalDrafter(AheadDrafter):
         self._outputs: dict[int, list[Place]] = {}
 
     @abstractmethod
-    def marginals(self, slots: Sequence[int]) -> torch.Tensor:
-        """Logits ``[b, m, Vd]`` of the ``m`` tokens after the root of each slot."""
+    def marginals(self, slots: Sequence[int]) -> list[list[Place]]:
+        """The outputs for the tokens after the root of each slot, by depth, of one forward."""
+
+    def by_depth(self, logits: torch.Tensor) -> list[list[Place]]:
+        """Outputs of logits ``[b, m, Vd]``, which are masked in place."""
+        rows, depths = self.ranked(logits.flatten(0, 1)), logits.shape[1]
+        return [
+            [(rows, first + depth) for depth in range(depths)]
+            for first in range(0, len(logits) * depths, depths)
+        ]
 
     def prepare(self, slots: Sequence[int]) -> None:
         """Compute the distributions of the slots that have none."""
         fresh = [slot for slot in slots if slot not in self._outputs]
-        if not fresh:
-            return
-        logits = self.marginals(fresh)
-        self._forwards += 1
-        rows = self.ranked(logits.flatten(0, 1))
-        depths = logits.shape[1]
-        for number, slot in enumerate(fresh):
-            self._outputs[slot] = [(rows, number * depths + depth) for depth in range(depths)]
+        if fresh:
+            found = self.marginals(fresh)
+            self._forwards += any(found)
+            self._outputs |= dict(zip(fresh, found, strict=True))
 
     def ahead(self, slot: int) -> int:
         """The number of distributions."""

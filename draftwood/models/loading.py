@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -75,7 +75,8 @@ def load(
 
     Raises:
         DraftwoodError: the name has a wrong type, there is no such model, it is not a causal
-            language model, the dtype or device is unknown, or torchao is needed and missing.
+            language model or not complete, the dtype or device is unknown, or torchao is needed and
+            missing.
     """
     name = _named(name)
     if dtype not in ("auto", INT8, *DTYPES):
@@ -85,12 +86,15 @@ def load(
     with _explained(name, where):
         config = AutoConfig.from_pretrained(where, trust_remote_code=trust_remote_code)
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=trust_remote_code)
-        model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
+        found: Any = AutoModelForCausalLM.from_pretrained(
             where,
             config=config,
             dtype=_dtype(name, dtype, place),
             trust_remote_code=trust_remote_code,
+            output_loading_info=True,
         )
+    model, report = found
+    _refuse_incomplete(name, sorted(report["missing_keys"]))
     model.to(place).eval()
     if dtype == INT8:
         quantise_int8(model)
@@ -167,6 +171,17 @@ def _explained(name: str, where: str) -> Iterator[None]:
         raise DraftwoodError(
             f"cannot load model {name!r}: {_reason(error, name, where)}"
         ) from error
+
+
+def _refuse_incomplete(name: str, lacking: Sequence[str]) -> None:
+    """Refuse a model some of whose weights are not in its files: they would be random."""
+    if lacking:
+        first, more = ", ".join(lacking[:3]), len(lacking) - 3
+        raise DraftwoodError(
+            f"cannot load model {name!r}: its files lack {first}"
+            + (f" and {more} more weights" if more > 0 else "")
+            + "; give a complete checkpoint of the model that its config.json describes"
+        )
 
 
 def _reason(error: Exception, name: str, where: str) -> str:

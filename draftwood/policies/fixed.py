@@ -1,4 +1,4 @@
-"""The fixed tree (methods ``sd``, ``fixed-tree``): equally many children down to a fixed depth.
+"""The fixed tree (``sd``, ``fixed-tree``, ``dflash``, ``pard``): equal breadth to a fixed depth.
 
 Source: DynaTree, Section 4.3 and Appendix A (its baselines). With ``breadth=1`` and
 ``threshold=0`` this is linear speculative decoding, a chain of the drafter's likeliest tokens.
@@ -78,5 +78,13 @@ RECIPES = (
         drafters={"draft": "dflash"},
         presets={"budget": 15, "breadth": 1, "depth": None, "threshold": 0.0},
         search={"budget": (3, 5, 7, 15), "breadth": (), "depth": ()},
+    ),
+    Recipe(
+        "pard",
+        "a chain of a draft model's likeliest tokens, which it says in one forward",
+        "PARD (An et al. 2025)",
+        drafters={"draft": "pard"},
+        presets={"budget": 8, "breadth": 1, "depth": None, "threshold": 0.0},
+        search={"budget": (3, 5, 8), "breadth": (), "depth": ()},
     ),
 )

@@ -18,6 +18,7 @@ from draftwood.protocols.drafter import (
     DraftNoise,
     Expand,
     Host,
+    Mask,
     Translation,
 )
 from draftwood.protocols.evidence import Evidence, Feature
@@ -90,6 +91,7 @@ __all__ = [
     "Host",
     "Labelled",
     "LevelBid",
+    "Mask",
     "Needs",
     "Noise",
     "Origin",

@@ -296,6 +296,19 @@ class Translation(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """What a model reads in place of a token that is not known yet.
+
+    Attributes:
+        token: the model's id of it.
+        vector: ``[H]``, the vector beside it; None if the model takes none.
+    """
+
+    token: int
+    vector: torch.Tensor | None = None
+
+
 class DraftHead(Protocol):
     """A head on the target's features; a :class:`DraftModel` runs it."""
 

@@ -13,6 +13,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
 from tests.factories.command_line import output_of, refused, run
 from tests.factories.complete_methods import TEXT
+from tests.factories.masked_models import save_pard
 from tests.factories.tiny_llama import tiny_tokenizer
 
 PROMPT = "abc abc abc "
@@ -21,6 +22,12 @@ PROMPT = "abc abc abc "
 @pytest.fixture(scope="module")
 def plain(checkpoint: str) -> dict[str, object]:
     return generate(checkpoint, "--method", "ar")
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The checkpoint as one that reads masks."""
+    return save_pard(tmp_path_factory.mktemp("masked"), 7)
 
 
 def generate(checkpoint: str, *argv: str) -> dict[str, object]:
@@ -34,14 +41,15 @@ def generate(checkpoint: str, *argv: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", sorted(recipes()))
 def test_every_method_generates_the_same_tokens(
-    checkpoint: str, plain: dict[str, object], name: str
+    checkpoint: str, masked: str, plain: dict[str, object], name: str
 ) -> None:
     extra: list[str] = []
+    missing = method(name).missing
     if "draft" in recipes()[name].drafters:
-        extra = ["--draft", checkpoint]
-    for setting in method(name).missing:
         # A draft model takes the place of a head.
-        extra += [] if setting == "head" else [f"--{setting}", TEXT]
+        extra = ["--draft", masked if "draft" in missing else checkpoint]
+    for setting in set(missing) - {"head", "draft"}:
+        extra += [f"--{setting}", TEXT]
     found = generate(checkpoint, "--method", name, *extra)
     assert found["tokens"] == plain["tokens"]
     assert found["text"] == plain["text"]

@@ -24,6 +24,7 @@ def test_every_drafter_is_listed_with_what_it_proposes_and_needs() -> None:
     assert "match_length, count, agreeing, preferred, first" in found["memory"]
     assert found["adjacency"].endswith("rank, score")
     assert "--draft" in found["model"]
+    assert "--draft" in found["pard"]
     assert "--head" in found["eagle3"]
     assert "--" not in found["context"]
 
@@ -37,6 +38,7 @@ def test_which_fit_a_model(checkpoint: str) -> None:
     assert "no: there are no MTP" in found["mtp"], "it needs no --head"
     found = rows(output_of("drafters", "--fit", "--model", checkpoint, "--draft", checkpoint))
     assert found["model"].endswith("yes")
+    assert found["pard"].endswith("with --draft"), "it is no model of masks"
     text = output_of("drafters", "--fit", "--model", checkpoint, "--draft", "embedded-draft")
     assert "no: " in text
     assert "vocabulary" in text

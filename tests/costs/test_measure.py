@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -19,9 +18,10 @@ from draftwood.costs.measure import (
     measure_target,
     time_in_rounds,
 )
+from draftwood.drafters._rollout.model_drafter import ModelDrafter
+from draftwood.drafters._rollout.topk import Place
 from draftwood.drafters.adjacency.drafter import Adjacency
 from draftwood.drafters.medusa.drafter import MedusaDrafter
-from draftwood.drafters.model import ModelDrafter
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetOutput
 from draftwood.tree import TokenTree
@@ -168,7 +168,7 @@ def test_one_forward_that_serves_all_levels_is_timed() -> None:
     drafter = MedusaDrafter(made_heads(3, target.info), target.info)
     marginals = drafter.marginals
 
-    def slow(slots: Sequence[int]) -> torch.Tensor:
+    def slow(slots: Sequence[int]) -> list[list[Place]]:
         clock.now += 5.0 * len(slots)
         return marginals(slots)
 

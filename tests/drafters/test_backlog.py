@@ -10,8 +10,8 @@ import torch
 
 from draftwood.drafters._rollout import rollout
 from draftwood.drafters._rollout.head_drafter import HeadDrafter
+from draftwood.drafters._rollout.model_drafter import ModelDrafter
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.drafters.model import ModelDrafter
 from draftwood.protocols import (
     Candidates,
     Drafter,

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.drafters.model import Model, ModelDrafter
+from draftwood.drafters._rollout.model_drafter import ModelDrafter
+from draftwood.drafters.model import Model
 from draftwood.protocols import Expand, Prefill, TargetInfo, TargetOutput
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood.drafters.model import ModelDrafter
+from draftwood.drafters._rollout.model_drafter import ModelDrafter
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Expand, Needs, Outcome, Prefill, TargetInfo, TargetOutput
 from draftwood.sampling.noise import RequestNoise

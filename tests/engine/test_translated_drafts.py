@@ -15,8 +15,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from draftwood.costs.measure import Grid, measure_levels
+from draftwood.drafters._rollout.model_drafter import ModelDrafter
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
-from draftwood.drafters.model import ModelDrafter
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Completion, Request

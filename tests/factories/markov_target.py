@@ -68,7 +68,10 @@ class FakeHost:
     vocabulary = ""
 
     def model(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftModel, Translation | None]:
-        return MarkovTarget(self.info.vocab_size, seed=zlib.crc32(str(name).encode())), None
+        chain = MarkovTarget(self.info.vocab_size, seed=zlib.crc32(str(name).encode()))
+        # Any token serves as a mask.
+        chain.info = dataclasses.replace(chain.info, config={"pard_token": 0})
+        return chain, None
 
     def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
         torch.manual_seed(zlib.crc32(str(name).encode()))

@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.protocols import Candidates, Drafter, DraftModel, Expand, TargetInfo, Translation
+from draftwood.protocols import (
+    Candidates,
+    Drafter,
+    DraftModel,
+    Expand,
+    Mask,
+    Needs,
+    TargetInfo,
+    Translation,
+)
 
 if TYPE_CHECKING:
     import torch
+
+    from draftwood.drafters._rollout.topk import Place
 
 
 class RolloutDrafter(Drafter):
@@ -25,6 +36,9 @@ class RolloutDrafter(Drafter):
         limit: longest sequence, in tokens, that the model can draft for.
         project: the target's features to the vectors that the model takes, if it does.
         translation: what the model reads, if its tokens are not the target's.
+
+    Attributes:
+        to_target: as given.
     """
 
     def __init__(
@@ -43,6 +57,7 @@ class RolloutDrafter(Drafter):
         from draftwood.drafters._rollout.vocabulary import VocabularyMap
 
         self._model = model
+        self.to_target = to_target
         vocabulary = VocabularyMap(to_target, target)
         reader = translation or SameIds(readable)
         self._rollout = DraftRollout(model, vocabulary, reader, limit, project)
@@ -82,3 +97,9 @@ class RolloutDrafter(Drafter):
             DraftwoodError: a query for samples has no noise, or a temperature is not above 0.
         """
         return self._rollout.expand(slots, queries)
+
+    def expand_masks(
+        self, slots: Sequence[int], mask: Mask, most: int, needs: Needs
+    ) -> list[list[Place]]:
+        """See :meth:`draftwood.drafters._rollout.rollout.DraftRollout.expand_masks`."""
+        return self._rollout.expand_masks(slots, mask, most, needs)

@@ -50,6 +50,10 @@ class RolloutEntries:
         missing = self._missing(grown, nodes)
         self._append(grown, [node for node in missing if grown.parents[node] in self._entry])
 
+    def append_masks(self, token: int, count: int) -> None:
+        """Append a chain of masks, under the draft model's own id, behind the root."""
+        self.tree.add_chain([token] * count, "masks", self.root)
+
     def _missing(self, grown: TreeBuilder, nodes: Sequence[int]) -> list[int]:
         missing: set[int] = set()
         for start in nodes:

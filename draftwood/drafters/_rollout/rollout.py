@@ -12,6 +12,10 @@ tokens it is computed from the target's features, which wait until the model is 
 then does for all sequences. For drafted nodes it is the model's own output at the parent. So
 such a model forwards one generation of nodes at a time. Its entries for drafted nodes are dropped:
 accepted tokens are forwarded again with the target's features (EAGLE, section 4.1).
+
+A model may have been trained to read masks in place of tokens that are not known yet
+(:meth:`DraftRollout.expand_masks`). Then one forward says several tokens ahead. The masks' entries
+are dropped.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +30,8 @@ from draftwood.drafters._rollout.entries import RolloutEntries
 from draftwood.drafters._rollout.reading import Reader
 from draftwood.drafters._rollout.topk import Place
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
-from draftwood.protocols import Candidates, DraftModel, Expand, Needs, TargetOutput
-from draftwood.tree import TokenTree, TreeBuilder
+from draftwood.protocols import Candidates, DraftModel, Expand, Mask, Needs, TargetOutput
+from draftwood.tree import TreeBuilder
 
 _MAX_ALONG: Final = 16
 """Most tokens of a backlog that are forwarded together with the next level."""
@@ -182,6 +186,39 @@ class DraftRollout:
             next(found) if fit else Candidates.none(q) for q, fit in zip(queries, fits, strict=True)
         ]
 
+    def expand_masks(
+        self, slots: Sequence[int], mask: Mask, most: int, needs: Needs
+    ) -> list[list[Place]]:
+        """The outputs at the root and at each mask of a chain behind it, of one forward.
+
+        There are fewer masks where the draft model's context ends, and no output if the root
+        exceeds it.
+
+        Args:
+            slots: of requests that have not drafted in this step.
+            mask: the model's.
+            most: number of masks.
+            needs: what is read of the outputs.
+        """
+        sequences = [self._sequences[slot] for slot in slots]
+        counts = [min(most, self._room(sequence)) for sequence in sequences]
+        able = [(s, count) for s, count in zip(sequences, counts, strict=True) if count >= 0]
+        members = [sequence for sequence, _ in able]
+        self._catch_up(members)
+        hidden: list[torch.Tensor] = []
+        for sequence, count in able:
+            entries = sequence.entries = RolloutEntries(sequence.pending, self._reader)
+            entries.append_masks(mask.token, count)
+            if mask.vector is not None:
+                hidden.append(torch.cat([*sequence.hidden, mask.vector.expand(count, -1)]))
+        if members:
+            self._run(members, [0] * len(members), hidden, needs)
+            self.forwards += 1
+        return [
+            [s.row(s.entries.root + i) for i in range(count + 1)] if s.entries is not None else []
+            for s, count in zip(sequences, counts, strict=True)
+        ]
+
     def proposals(self, slot: int, handles: Sequence[int]) -> torch.Tensor:
         """See :meth:`.draws.Draws.proposals`; valid until :meth:`commit`."""
         return self._sequences[slot].draws.proposals(handles)
@@ -206,13 +243,16 @@ class DraftRollout:
             sequence.hidden.append(vectors)
             sequence.features.clear()
 
-    def _fits(self, sequence: _Sequence, query: Expand) -> bool:
-        """Whether the deepest node has a position in the draft model's context."""
+    def _room(self, sequence: _Sequence) -> int:
+        """Positions behind the root in the draft model's context; -1 or less: none for the root."""
         to_commit = 0 if sequence.to_commit is None else len(sequence.to_commit) + 1
         cached = self._model.length(sequence.slot) + to_commit
+        return self._limit - cached - len(sequence.pending)
+
+    def _fits(self, sequence: _Sequence, query: Expand) -> bool:
+        """Whether the deepest node has a position in the draft model's context."""
         depths = self._reader.depths(query.tree)
-        deepest = max(depths[node] for node in query.nodes)
-        return cached + len(sequence.pending) + deepest <= self._limit
+        return max(depths[node] for node in query.nodes) <= self._room(sequence)
 
     def _catch_up(self, sequences: Sequence[_Sequence]) -> None:
         """Commit what is due and prefill long backlogs."""
@@ -243,9 +283,7 @@ class DraftRollout:
     def _forward(self, asked: Sequence[tuple[_Sequence, Expand]], needs: Needs) -> bool:
         """Forward the queried nodes that are not cached, or one generation; False if none is."""
         members: list[_Sequence] = []
-        trees: list[TokenTree] = []
         done: list[int] = []
-        unread: list[int] = []
         hidden: list[torch.Tensor] = []
         for sequence, query in asked:
             entries, before = sequence.entries, 0
@@ -261,14 +299,25 @@ class DraftRollout:
                 entries.append_generation(query.tree, query.nodes)
             if len(entries) > before:
                 members.append(sequence)
-                trees.append(entries.tree.build())
                 done.append(before)
-                # Nobody asks what follows a pending token before the root.
-                unread.append(max(0, entries.root - before))
                 if sequence.hidden:
                     hidden.append(_above(sequence, entries, before))
-        if not members:
-            return False
+        if members:
+            self._run(members, done, hidden, needs)
+        return bool(members)
+
+    def _run(
+        self,
+        members: Sequence[_Sequence],
+        done: Sequence[int],
+        hidden: Sequence[torch.Tensor],
+        needs: Needs,
+    ) -> None:
+        """Forward the new entries of some sequences, behind those that are done."""
+        every = [_entries(sequence) for sequence in members]
+        trees = [entries.tree.build() for entries in every]
+        # Nobody asks what follows a pending token before the root.
+        unread = [max(0, e.root - before) for e, before in zip(every, done, strict=True)]
         unmapped = len(self._vocabulary.unmapped) > 0
         wanted = Needs(host=False) if unmapped else needs
         slots = [sequence.slot for sequence in members]
@@ -277,12 +326,15 @@ class DraftRollout:
             rows = [self._vocabulary.mapped_output(each, needs) for each in rows]
         for sequence, before, first, found in zip(members, done, unread, rows, strict=True):
             sequence.rows.append((before + first, found))
-        return True
+
+
+def _entries(sequence: _Sequence) -> RolloutEntries:
+    assert sequence.entries is not None
+    return sequence.entries
 
 
 def _places(sequence: _Sequence, query: Expand) -> list[Place]:
-    entries = sequence.entries
-    assert entries is not None
+    entries = _entries(sequence)
     return [sequence.row(entries.entry(node)) for node in query.nodes]
 
 

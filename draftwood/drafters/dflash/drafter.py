@@ -30,8 +30,7 @@ from draftwood.protocols.drafter import DRAFT_DTYPE_HELP
 from draftwood.tree import Draw
 
 if TYPE_CHECKING:
-    import torch
-
+    from draftwood.drafters._rollout.topk import Place
     from draftwood.drafters.dflash.network import DFlashNetwork
 
 
@@ -89,12 +88,13 @@ class DFlashDrafter(BlockDrafter, MarginalDrafter):
         super().__init__(network.token_ids, target)
         self.draft_with(network, target.device, ahead)
 
-    def marginals(self, slots: Sequence[int]) -> torch.Tensor:
-        """Logits ``[b, m, Vd]`` of the tokens after each root."""
+    def marginals(self, slots: Sequence[int]) -> list[list[Place]]:
+        """The outputs of each block's slots."""
         import torch
 
         with torch.inference_mode():
-            return self._network.logits(self.blocks(slots))
+            logits = self._network.logits(self.blocks(slots))
+        return self.by_depth(logits)
 
 
 PART = DFlash

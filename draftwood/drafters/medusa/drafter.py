@@ -31,6 +31,7 @@ from draftwood.tree import Draw
 if TYPE_CHECKING:
     import torch
 
+    from draftwood.drafters._rollout.topk import Place
     from draftwood.drafters.medusa.heads import MedusaHeads
 
 
@@ -96,13 +97,13 @@ class MedusaDrafter(MarginalDrafter):
         super().release(slot)
         self._states.pop(slot, None)
 
-    def marginals(self, slots: Sequence[int]) -> torch.Tensor:
-        """Logits ``[b, heads, Vd]``."""
+    def marginals(self, slots: Sequence[int]) -> list[list[Place]]:
+        """The outputs of each head."""
         import torch
 
         with torch.inference_mode():
-            found: torch.Tensor = self._heads(torch.stack([self._states[slot] for slot in slots]))
-        return found
+            logits = self._heads(torch.stack([self._states[slot] for slot in slots]))
+        return self.by_depth(logits)
 
     def _read(self, slot: int, states: torch.Tensor) -> None:
         # A copy, so that the other rows do not stay alive.

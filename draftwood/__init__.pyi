@@ -78,11 +78,11 @@ def auto(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -157,9 +157,9 @@ def goose(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
@@ -219,9 +219,9 @@ def iso3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -272,9 +272,9 @@ def iso5(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -334,7 +334,7 @@ def pld(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -364,7 +364,7 @@ def rest(
 
     Args:
         datastore: which drafter answers the source datastore: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (n).
         delta: expected tokens that a level must add for another to follow.
@@ -394,7 +394,7 @@ def sam(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -425,7 +425,7 @@ def tr(
 
     Args:
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
@@ -468,9 +468,9 @@ def block(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -513,7 +513,7 @@ def dflash(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: DFlash, DFlash2 or DSpark drafter made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -573,9 +573,9 @@ def dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -633,7 +633,7 @@ def eagle3(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -664,7 +664,7 @@ def fixed_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -710,9 +710,9 @@ def goose_eagle3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -770,9 +770,9 @@ def goose_sampled(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -826,9 +826,9 @@ def greedy_order(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -868,7 +868,7 @@ def medusa(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: Medusa heads made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -908,9 +908,9 @@ def mixed(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -950,7 +950,7 @@ def mtp(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: checkpoint of the target that has its MTP layers: a directory, a hub id, or
             'target', the one that the target was loaded from.
@@ -979,7 +979,7 @@ def opt_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1011,9 +1011,43 @@ def pard(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: PARD draft model, with a pard_token: a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded.
+        depth: deepest node (D); none: as deep as the budget reaches.
+        breadth: children of every node (B).
+        threshold: least path probability of a node (tau).
+        source: name of the drafter.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__ahead: most tokens drafted in a forward (K).
+    """
+
+def peagle(
+    *,
+    drafter: str = 'peagle',
+    draft: str | PreTrainedModel | None = None,
+    head: str | Any = '',
+    verifier: str = 'walk',
+    budget: int = 8,
+    depth: int | None = None,
+    breadth: int = 1,
+    threshold: float = 0.0,
+    source: str = 'draft',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
+    draft__ahead: int = 8,
+) -> CustomGenerate:
+    """A chain of a P-EAGLE head's likeliest tokens, which it says in one forward.
+
+    Source: P-EAGLE (AWS, 2026).
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: P-EAGLE head made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         depth: deepest node (D); none: as deep as the budget reaches.
@@ -1053,9 +1087,9 @@ def rrsw(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1097,7 +1131,7 @@ def sd(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1127,7 +1161,7 @@ def sequoia(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1167,9 +1201,9 @@ def specinfer(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1224,9 +1258,9 @@ def talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1280,9 +1314,9 @@ def traversal(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1345,7 +1379,7 @@ def traversal_dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1406,7 +1440,7 @@ def traversal_talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.

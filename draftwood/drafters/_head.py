@@ -19,6 +19,7 @@ from transformers.masking_utils import create_causal_mask
 from transformers.models.llama.modeling_llama import LlamaPreTrainedModel
 
 from draftwood.errors import DraftwoodError
+from draftwood.protocols import Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +206,11 @@ class EagleHead(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits, following = self.read_out(states, kept)
         return EagleOutput(logits, following, past_key_values)
+
+    @property
+    def mask(self) -> Mask | None:
+        """What it reads in place of drafted tokens; None: their own output."""
+        return None
 
     @property
     def taps(self) -> tuple[int, ...]:

@@ -57,7 +57,9 @@ class Pard(DrafterSpec):
                 too few of the target's tokens.
         """
         if self.missing:
-            raise DraftwoodError("no PARD draft model is named: give a directory or a hub id")
+            raise DraftwoodError(
+                "no PARD draft model is named: give a directory or a hub id, as with --draft"
+            )
         model, translation = host.model(self.model, self.dtype)
         advice = "give a PARD draft model, or drafter=model for this one"
         token = mask_token(model.info.config, model.info.vocab_size, "the draft model", advice)

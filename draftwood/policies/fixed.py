@@ -1,4 +1,4 @@
-"""The fixed tree (``sd``, ``fixed-tree``, ``dflash``, ``pard``): equal breadth to a fixed depth.
+"""The fixed tree (``sd``, ``fixed-tree``, ``dflash``, ``pard``, ``peagle``): breadth and depth.
 
 Source: DynaTree, Section 4.3 and Appendix A (its baselines). With ``breadth=1`` and
 ``threshold=0`` this is linear speculative decoding, a chain of the drafter's likeliest tokens.
@@ -84,6 +84,14 @@ RECIPES = (
         "a chain of a draft model's likeliest tokens, which it says in one forward",
         "PARD (An et al. 2025)",
         drafters={"draft": "pard"},
+        presets={"budget": 8, "breadth": 1, "depth": None, "threshold": 0.0},
+        search={"budget": (3, 5, 8), "breadth": (), "depth": ()},
+    ),
+    Recipe(
+        "peagle",
+        "a chain of a P-EAGLE head's likeliest tokens, which it says in one forward",
+        "P-EAGLE (AWS, 2026)",
+        drafters={"draft": "peagle"},
         presets={"budget": 8, "breadth": 1, "depth": None, "threshold": 0.0},
         search={"budget": (3, 5, 8), "breadth": (), "depth": ()},
     ),

@@ -325,6 +325,11 @@ class DraftHead(Protocol):
         """The target's id of each output of the head."""
         ...
 
+    @property
+    def mask(self) -> Mask | None:
+        """What the head was trained to read in place of drafted tokens; None: their own output."""
+        ...
+
 
 class Host(Protocol):
     """The target and the models that a drafter may use."""
@@ -356,7 +361,7 @@ class Host(Protocol):
         ...
 
     def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
-        """An EAGLE-3 head, which shares the target's embedding unless it has its own.
+        """An EAGLE or P-EAGLE head, which shares the target's embedding unless it has its own.
 
         Args:
             name: ``"embedded-eagle3"``, a directory, a hub id, or a loaded head.

@@ -40,6 +40,31 @@ from tests.factories.medusa_heads import made_heads
 T = TypeVar("T")
 M = TypeVar("M", bound=torch.nn.Module)
 
+
+def _made_head(info: TargetInfo, seed: int, mask_token: int | None = None) -> Eagle3Head:
+    torch.manual_seed(seed)
+    config = Eagle3Config(
+        vocab_size=info.vocab_size,
+        draft_vocab_size=info.vocab_size,
+        target_hidden_size=info.hidden_size,
+        taps=(0,),
+        hidden_size=8,
+        intermediate_size=8,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=4,
+        max_position_embeddings=info.context_limit,
+        initializer_range=0.5,
+        own_embedding=True,
+        mask_token=mask_token,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    head = Eagle3Head(config)
+    head.train(mode=False)
+    return head
+
+
 _MADE: dict[Any, Callable[[TargetInfo, int], torch.nn.Module]] = {
     load_dflash: made_network,
     load_hydra: made_hydra,
@@ -74,25 +99,9 @@ class FakeHost:
         return chain, None
 
     def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
-        torch.manual_seed(zlib.crc32(str(name).encode()))
-        config = Eagle3Config(
-            vocab_size=self.info.vocab_size,
-            draft_vocab_size=self.info.vocab_size,
-            target_hidden_size=self.info.hidden_size,
-            taps=(0,),
-            hidden_size=8,
-            intermediate_size=8,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            head_dim=4,
-            max_position_embeddings=self.info.context_limit,
-            initializer_range=0.5,
-            own_embedding=True,
-            bos_token_id=None,
-            eos_token_id=None,
-        )
-        head = Eagle3Head(config)
-        head.train(mode=False)
+        # Only heads of EAGLE-3 have a default name.
+        mask = None if "eagle3" in str(name) else 0
+        head = _made_head(self.info, zlib.crc32(str(name).encode()), mask)
         return head, attach(head, packing=False, self_test=False)
 
     def loaded(

@@ -1,4 +1,4 @@
-"""EAGLE-3 checkpoints: reads both public layouts, checks every tensor, writes the original layout.
+"""EAGLE-3 and P-EAGLE checkpoints: reads the public layouts, checks tensors, writes the original.
 
 The first layer is named ``midlayer.*`` (original) or ``layers.0.*`` (speculators), further layers
 ``layers.1.*`` and so on, with or without the prefix ``model.``. The tensors' names decide the
@@ -30,11 +30,12 @@ from draftwood.protocols import Target, TargetInfo
 
 _EMBEDDING = "embed_tokens.weight"
 _OUTPUT = "lm_head.weight"
+_MASK = "mask_hidden"
 _ATTENTION = "midlayer.self_attn"
 
 
 def load_any_head(name: str, target: Target, dtype: torch.dtype) -> EagleHead:
-    """Load a head of EAGLE-1, EAGLE-2 or EAGLE-3, as :func:`load_head` does.
+    """Load a head of EAGLE-1, EAGLE-2, EAGLE-3 or P-EAGLE, as :func:`load_head` does.
 
     Its tensors tell which it is. One without an ``lm_head`` of its own has the target's dtype.
 
@@ -87,6 +88,7 @@ def _made(
     raw = directory.config()
     _fit_output(tensors, target.vocab_size)
     _complete(tensors, raw, output)
+    _flatten_mask(tensors)
     config = read_config(raw, target, _stored(tensors))
     with torch.device("meta"):
         head = Eagle3Head(config)
@@ -148,7 +150,15 @@ def _stored(tensors: Mapping[str, torch.Tensor]) -> Stored:
         fc_bias="fc.bias" in tensors,
         input_norm="input_norm.weight" in tensors,
         fc_norm=any(name.startswith("fc_norm.") for name in tensors),
+        mask=_MASK in tensors,
     )
+
+
+def _flatten_mask(tensors: dict[str, torch.Tensor]) -> None:
+    """Give the masks' features their usual shape; some checkpoints have another."""
+    found = tensors.get(_MASK)
+    if found is not None and found.dim() and found.numel() == found.shape[-1]:
+        tensors[_MASK] = found.reshape(1, 1, -1)
 
 
 def _fit_output(tensors: dict[str, torch.Tensor], rows: int) -> None:
@@ -164,6 +174,12 @@ def _fit_embedding(tensors: dict[str, torch.Tensor], config: Eagle3Config) -> No
     Added rows are zero: padding, or tokens that the head was not trained on.
     """
     table = tensors.get(_EMBEDDING)
+    mask = config.mask_token
+    if table is not None and mask is not None and mask >= len(table):
+        raise DraftwoodError(
+            f"the mask token {mask} has no row in embed_tokens.weight of {len(table)}: give a "
+            "complete P-EAGLE head"
+        )
     if table is not None and table.dim() == 2 and table.shape[1] == config.hidden_size:
         added = max(0, config.vocab_size - len(table))
         tensors[_EMBEDDING] = functional.pad(table[: config.vocab_size], (0, 0, 0, added))

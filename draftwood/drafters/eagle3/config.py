@@ -31,6 +31,7 @@ from transformers import LlamaConfig, Qwen3Config
 from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+from draftwood.drafters._mask_token import mask_token, reads_masks
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 
@@ -74,6 +75,7 @@ _QWEN3 = {
 }
 _IDS = "eagle_aux_hidden_state_layer_ids"
 _OUTPUTS = "target_layer_ids"
+_KINDS = ("eagle3", "peagle")
 _LAYERS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
 
 
@@ -92,6 +94,7 @@ class Stored:
         fc_bias: ``fc`` has a bias.
         input_norm: there is a norm of the joined features.
         fc_norm: there is a norm for each tap.
+        mask: there is ``mask_hidden``.
     """
 
     own_embedding: bool = False
@@ -104,6 +107,7 @@ class Stored:
     fc_bias: bool | None = None
     input_norm: bool | None = None
     fc_norm: bool | None = None
+    mask: bool = False
 
 
 @strict
@@ -127,6 +131,7 @@ class Eagle3Config(LlamaConfig):  # type: ignore[no-untyped-call]
         fc_norm: each tap is normed before they are joined.
         norm_output: the next row's h is the output of the final norm (EAGLE-3.1), not its input.
         qk_norm: queries and keys are normed head by head, as in Qwen3.
+        mask_token: the mask that a P-EAGLE head reads in place of drafted tokens; None: it is none.
     """
 
     model_type = "draftwood_eagle3"
@@ -144,6 +149,7 @@ class Eagle3Config(LlamaConfig):  # type: ignore[no-untyped-call]
     fc_norm: bool = False
     norm_output: bool = False
     qk_norm: bool = False
+    mask_token: int | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
@@ -200,8 +206,11 @@ def read_config(
     stored = stored or Stored()
     raw = {name: value for name, value in raw.items() if value is not None}
     kind = raw.get("speculators_model_type", "eagle3")
-    if kind != "eagle3":
-        raise DraftwoodError(f'speculators_model_type is "{kind}"; only "eagle3" heads are read')
+    if kind not in _KINDS:
+        raise DraftwoodError(
+            f'speculators_model_type is "{kind}"; only "{_KINDS[0]}" and "{_KINDS[1]}" heads are '
+            "read"
+        )
     nested = raw.get("eagle_config", {})
     layer = raw.get("transformer_layer_config", raw)
     _refuse_variants(raw, nested, layer)
@@ -212,6 +221,10 @@ def read_config(
             f"the head reads hidden states of width {width} (target_hidden_size), but the "
             f"target's have {target.hidden_size}; it was made for another target"
         )
+    mask = None
+    if stored.mask or reads_masks(raw):
+        advice = "give a complete head that was made for this target"
+        mask = mask_token(raw, target.vocab_size, "the P-EAGLE head", advice)
     try:
         config = Eagle3Config(
             **_layer_fields(raw, layer, stored),
@@ -231,6 +244,7 @@ def read_config(
             and bool(_flag("norm_before_fc", raw, nested, default=stored.input_norm)),
             fc_norm=fuse and bool(_flag("fc_norm", raw, nested, default=stored.fc_norm)),
             norm_output=bool(_flag("norm_output", raw, nested, default=False)),
+            mask_token=mask,
             bos_token_id=None,
             eos_token_id=None,
         )
@@ -355,6 +369,7 @@ def write_config(config: Eagle3Config) -> dict[str, Any]:
         "norm_before_residual": config.norm_before_residual,
         **({"bias": True} if config.fc_bias else {}),
         **{name: True for name in variants if getattr(config, name)},
+        **({} if config.mask_token is None else {"ptd_token_id": config.mask_token}),
         **ids,
         "eagle_config": {**outputs, "use_aux_hidden_state": config.fuse},
     }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from draftwood.drafters._rollout.head_drafter import HeadDrafter
+from draftwood.errors import DraftwoodError
 from draftwood.protocols import DraftDtype, DrafterSpec, Host, setting
 from draftwood.protocols.drafter import DRAFT_DTYPE_HELP
 from draftwood.tree import Draw
@@ -34,9 +35,14 @@ class Eagle3(DrafterSpec):
         """Load the head.
 
         Raises:
-            DraftwoodError: it cannot be loaded, or was made for another target.
+            DraftwoodError: it cannot be loaded, was made for another target, or reads masks.
         """
         head, model = host.head(self.model, self.dtype)
+        if head.mask is not None:
+            raise DraftwoodError(
+                "this is a P-EAGLE head (it has mask_hidden), which drafts with masks: write "
+                "drafter=peagle"
+            )
         return HeadDrafter(head, model, host.info)
 
 

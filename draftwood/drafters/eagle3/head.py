@@ -10,7 +10,8 @@ target's features of position i holds token i + 1 and predicts token i + 2.
 Published variants, each a field of :class:`draftwood.drafters.eagle3.config.Eagle3Config`: further
 ordinary layers after the first; norms of the features before ``fc`` (of each tap, or of all
 together); no ``fc``; norms of queries and keys, as in Qwen3; h after the final norm (EAGLE-3.1);
-the target's own ``lm_head``.
+the target's own ``lm_head``. A P-EAGLE head reads masks in place of drafted nodes: a mask's row
+holds the mask token, and its h is that of ``mask_hidden`` in place of features.
 """
 
 from typing import Any
@@ -30,6 +31,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 from draftwood.drafters._head import EagleHead
 from draftwood.drafters.eagle3.config import Eagle3Config
+from draftwood.protocols import Mask
 
 
 def _attention(config: Eagle3Config, index: int) -> nn.Module:
@@ -112,6 +114,8 @@ class Eagle3Head(EagleHead):
         self.register_buffer("t2d", torch.arange(config.vocab_size) < drafted)
         if config.own_embedding:
             self.embed_tokens = nn.Embedding(config.vocab_size, width)
+        if config.mask_token is not None:
+            self.mask_hidden = nn.Parameter(torch.zeros(1, 1, taps * tapped))
         self.post_init()  # type: ignore[no-untyped-call]
 
     @property
@@ -134,6 +138,14 @@ class Eagle3Head(EagleHead):
             normed = [norm(tap) for norm, tap in zip(self.fc_norm, taps, strict=True)]
             found = torch.cat(normed, dim=-1)
         return self.fc(found) if self.config.fuse else found
+
+    @property
+    def mask(self) -> Mask | None:
+        """What a P-EAGLE head reads in place of drafted tokens; None for an EAGLE-3 head."""
+        if self.config.mask_token is None:
+            return None
+        with torch.inference_mode():
+            return Mask(self.config.mask_token, self.project(self.mask_hidden)[0, 0])
 
     def run_layers(
         self, embedded: torch.Tensor, vectors: torch.Tensor, shared: dict[str, Any]

@@ -264,10 +264,10 @@ def test_features_of_another_width(tmp_path: Path) -> None:
 
 
 def test_unknown_tensors(tmp_path: Path) -> None:
-    strange = ("midlayer.self_attn.v_norm.weight", "mask_hidden")
+    strange = ("midlayer.self_attn.v_norm.weight", "mask_embedding")
     path = broken(tmp_path, {name: torch.ones(6) for name in strange})
     with pytest.raises(
-        DraftwoodError, match=r"mask_hidden, midlayer\.self_attn\.v_norm\.weight; give an"
+        DraftwoodError, match=r"mask_embedding, midlayer\.self_attn\.v_norm\.weight; give an"
     ):
         load_head(path, TARGET)
 

@@ -47,6 +47,11 @@ def _refuse_other_kinds(found: Mapping[str, torch.Tensor]) -> None:
             "the head's attention is multi-head latent attention (MLA: kv_a_proj), which is not "
             "read; give a head with q_proj, k_proj and v_proj"
         )
+    if "pre_projection.weight" in found:
+        raise DraftwoodError(
+            "the checkpoint has pre_projection: it is a Gemma 4 assistant, which attends to the "
+            "target's own keys and values, and is not read; give a draft model or another head"
+        )
     if _NORM in found:
         return
     fused = found.get("fc.weight")

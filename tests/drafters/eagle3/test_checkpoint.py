@@ -303,6 +303,9 @@ def test_other_networks_are_named(tmp_path: Path) -> None:
         "model.layers.0.self_attn.q_proj.weight": torch.ones(1),
         "model.layers.1.self_attn.q_proj.weight": torch.ones(1),
     }
+    assistant = {**named, "pre_projection.weight": torch.ones(1)}
+    with pytest.raises(DraftwoodError, match="it is a Gemma 4 assistant"):
+        load_head(write(tmp_path / "gemma", config, assistant), TARGET)
     with pytest.raises(DraftwoodError, match=r"2 layers .* is a language model, not an EAGLE"):
         load_head(write(tmp_path / "model", config, named), TARGET)
     first = {"fc.weight": torch.ones(H, 2 * H), "layers.0.mlp.up_proj.weight": torch.ones(1)}

@@ -1,23 +1,29 @@
-"""The Python of the README, docs/python.md and docs/transformers.md runs as it stands."""
+"""The Python of the README and of docs/python.md, transformers.md and memory.md runs as it stands.
+
+So do the commands of docs/memory.md.
+"""
 
 import contextlib
 import io
+import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import draftwood
+from draftwood import Engine, Request
+from tests.factories.command_line import output_of
 
 ROOT = Path(__file__).parents[1]
 
 
-def blocks(page: str) -> list[str]:
-    """The Python blocks of a page, in order."""
-    return re.findall(
-        r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE
-    )
+def blocks(page: str, language: str = "python") -> list[str]:
+    """The blocks of a page in a language, in order."""
+    text = (ROOT / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
 def run(code: str, names: dict[str, Any]) -> str:
@@ -69,6 +75,42 @@ def test_the_page_on_transformers_runs() -> None:
     assert printed[1].strip() == text.strip()
     assert re.match(r"[0-9.]+ tokens per call of the model", printed[-1])
     assert text.strip() in printed[-1]
+
+
+@pytest.fixture
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With the files that docs/memory.md names."""
+    monkeypatch.chdir(tmp_path)
+    Path("src").mkdir()
+    code = "def quicksort(values):"
+    [written] = Engine.load("embedded", "ar").generate([Request(code, 32)])
+    Path("src/sort.py").write_text(code + written.text, encoding="utf-8")
+    Path("prompt.txt").write_text("The ship left the harbour. The ship", encoding="utf-8")
+    row = {"id": "one", "task": "story", "prompt": "The ship left the harbour."}
+    Path("prompts.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_page_on_the_memory_runs(working_directory: Path) -> None:
+    names: dict[str, Any] = {}
+    printed = [run(code, names) for code in blocks("docs/memory.md")]
+    assert len(printed) == 5
+    turns = re.findall(r"^([0-9.]+) tokens a forward, (\d+) from the memory$", printed[1], re.M)
+    assert [int(copied) > 0 for _, copied in turns][::2] == [False, True]
+    assert float(turns[2][0]) > float(turns[0][0])
+    texts = [json.loads(line) for line in Path("rollout.memory").read_text().splitlines()[1:]]
+    assert len(texts) >= 4
+    assert names["done"].tally.accepted_by_source["memory"] > 0
+
+
+def test_the_commands_of_the_page_on_the_memory_run(working_directory: Path) -> None:
+    lines = "".join(blocks("docs/memory.md", "bash")).splitlines()
+    assert len(lines) == 8
+    for line in lines:
+        name, *arguments = shlex.split(line)
+        assert name == "draftwood"
+        assert output_of(*arguments, "--max-new-tokens", "8")
+    assert Path("agent.memory").read_bytes().count(b"\n") >= 3
 
 
 def test_every_public_name_is_on_the_page_or_in_the_one_it_names() -> None:

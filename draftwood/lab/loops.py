@@ -38,10 +38,15 @@ class Repeats:
         return self.share >= LOOPING
 
 
+def grams(tokens: Sequence[int]) -> list[tuple[int, ...]]:
+    """The 8-grams of a text, in order."""
+    return [tuple(tokens[i : i + SIZE]) for i in range(len(tokens) - SIZE + 1)]
+
+
 def repeats(tokens: Sequence[int]) -> Repeats:
     """Count the 8-grams of a text, given by its token ids without the prompt."""
-    grams = [tuple(tokens[i : i + SIZE]) for i in range(len(tokens) - SIZE + 1)]
-    return Repeats(len(grams) - len(set(grams)), len(grams))
+    found = grams(tokens)
+    return Repeats(len(found) - len(set(found)), len(found))
 
 
 def pooled(texts: Iterable[Repeats]) -> Repeats:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from draftwood.drafters._texts import encoded_files
 from draftwood.drafters.memory.drafter import Memory
@@ -17,6 +18,7 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
+from draftwood.models import load
 from draftwood.protocols import Continuation
 from tests.factories.markov_target import FakeHost, MarkovTarget
 
@@ -328,6 +330,23 @@ def test_a_second_request_drafts_from_the_first() -> None:
     # Another engine has a memory of its own.
     [third] = Engine(target, method("pld:context=memory"), host=host).generate([request])
     assert third.tally.accepted == 0
+
+
+def test_text_of_other_weights_changes_no_token(checkpoint: str) -> None:
+    loaded = load(checkpoint)
+    engine = Engine(loaded.model, "pld:context=memory", loaded.tokenizer)
+    request = Request("abc abc", 40, eos=())
+    [before] = engine.generate([request])
+    optimizer = torch.optim.SGD(loaded.model.parameters(), lr=0.03)
+    ids = torch.tensor([before.tokens])
+    loaded.model.train()
+    loaded.model(input_ids=ids, labels=ids).loss.backward()
+    optimizer.step()
+    loaded.model.eval()
+    [after] = engine.generate([request])
+    [plain] = Engine(loaded.model, "ar", loaded.tokenizer).generate([request])
+    assert after.tokens == plain.tokens != before.tokens
+    assert after.tally.drafted > 0
 
 
 def test_the_file_carries_over(tmp_path: Path) -> None:

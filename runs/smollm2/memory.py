@@ -14,11 +14,12 @@ The last pass of each, ``unrelated``, has the prompts of ``--unrelated``. A set 
 name of one in the directory PROMPTS. Without a temperature, epochs are sampled at 1 and the others
 are greedy.
 
-Prints one JSON object. Of each pass: tokens per forward and per second, the share of tokens from
-the memory, and the shares of 8-grams that repeat within an answer and that an earlier request or
-a remembered file holds; with over without the memory, with 95 % intervals over prompts; and tokens
-per forward over those of the first pass. Tokens per second need a quiet machine; remembering an
-answer counts as part of its time.
+Prints one JSON object. Of each pass: tokens per forward and per second, the share of tokens that
+the memory was the first to offer, and the shares of 8-grams that repeat within an answer and that
+an earlier request or a remembered file holds; with over without the memory, with 95 % intervals
+over prompts; and tokens per forward over those of the first pass. Tokens per second need a quiet
+machine, and ``auto`` sizes its trees by the times that it measures; remembering an answer counts as
+part of its time.
 """
 
 from __future__ import annotations

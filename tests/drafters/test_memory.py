@@ -342,7 +342,7 @@ def test_text_of_other_weights_changes_no_token(checkpoint: str) -> None:
     loaded.model.train()
     loaded.model(input_ids=ids, labels=ids).loss.backward()
     optimizer.step()
-    loaded.model.eval()
+    loaded.model.train(False)
     [after] = engine.generate([request])
     [plain] = Engine(loaded.model, "ar", loaded.tokenizer).generate([request])
     assert after.tokens == plain.tokens != before.tokens

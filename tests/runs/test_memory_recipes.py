@@ -13,7 +13,17 @@ from draftwood.methods import method
 from draftwood.methods.recipe import Method
 from runs.smollm2.memory import main
 
-STORY = "The ship left the harbour. The ship sailed to the north, and the men sang on the deck. "
+STORY = """The ship left the harbour before the sun had risen.
+A cold wind blew from the east, and nobody sang.
+Far behind them the lights of the town went out.
+The captain stood beside the wheel with a letter in his hand.
+He had read it twice, and he did not believe a word.
+"We shall be there on Sunday," said the boy who brought his tea.
+But the old man looked at the clouds and shook his head.
+In the night it began to snow, and the ropes were white.
+Two of the sailors wished that they had stayed at home.
+By morning the mountains of the island could be seen.
+"""
 
 
 def prompts(path: Path, *texts: str) -> str:
@@ -27,8 +37,7 @@ def arguments(tmp_path: Path, *recipes: str) -> list[str]:
     folder.mkdir()
     # Every second one of the long files is continued.
     for name, word in {"a": "ship", "b": "boat", "c": "horse", "d": "crew"}.items():
-        story = STORY.replace("ship", word)
-        (folder / f"{name}.py").write_text("\n".join([story] * 7), encoding="utf-8")
+        (folder / f"{name}.py").write_text(STORY.replace("ship", word), encoding="utf-8")
     given = {
         "--model": "embedded",
         "--base": "auto:shipped=off:neural=",
@@ -72,14 +81,12 @@ def test_all_recipes_are_measured(tmp_path: Path) -> None:
 def test_other_files_of_a_repository_are_remembered(tmp_path: Path) -> None:
     words = arguments(tmp_path, "repository", "--limit", "1")
     without = measured(words)["repository"]["passes"]["beginnings"]
-    half = "".join(f"{STORY}\n" for _ in range(3))
+    half = "".join(STORY.splitlines(keepends=True)[:5])
     [written] = Engine.load("embedded", "ar").generate([Request(half, 24)])
     (tmp_path / "code" / "short.py").write_text(half + written.text, encoding="utf-8")
     found = measured(words)["repository"]["passes"]["beginnings"]
     assert found["known_8grams"] > 0.5 > without["known_8grams"]
-    # Which of auto's sources is the first to offer a token may depend on the time a step takes.
-    copied = found["with"]["accepted_from_memory"]
-    assert copied > 0.0 or found["with_over_without"]["tokens_per_forward"]["value"] > 1.0
+    assert found["with"]["accepted_from_memory"] > 0.1
 
 
 def test_later_passes_are_copied_from_earlier_ones(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ are greedy.
 
 Prints one JSON object. Of each pass: tokens per forward and per second, the share of tokens that
 the memory was the first to offer, and the shares of 8-grams that repeat within an answer and that
-an earlier request or a remembered file holds; with over without the memory, with 95 % intervals
-over prompts; and tokens per forward over those of the first pass. Tokens per second need a quiet
-machine, and ``auto`` sizes its trees by the times that it measures; remembering an answer counts as
-part of its time.
+are known: an earlier request or a remembered file holds them, and this request does not yet. Then
+with over without the memory, with 95 % intervals over prompts, and tokens per forward over those of
+the first pass. Tokens per second need a quiet machine, and ``auto`` sizes its trees by the times
+that it measures; remembering an answer counts as part of its time.
 """
 
 from __future__ import annotations
@@ -230,10 +230,18 @@ class Measurement:
         if len(answers) > 1:
             raise DraftwoodError(f"the memory changed the answer to {prompt.id}")
         (answer,) = answers
-        own = grams(answer)
-        known = Repeats(sum(gram in self._known for gram in own), len(own))
+        before = self._known_before(ids, answer)
         self._known.update(grams([*ids, *answer]))
-        return repeats(answer), known
+        return repeats(answer), before
+
+    def _known_before(self, prompt: Sequence[int], answer: Sequence[int]) -> Repeats:
+        """Counts the answer's 8-grams that are known, and new to the request itself."""
+        own, there = grams(answer), set(grams(prompt))
+        count = 0
+        for gram in own:
+            count += gram in self._known and gram not in there
+            there.add(gram)
+        return Repeats(count, len(own))
 
 
 def ratios(of: Total, over: Total) -> dict[str, dict[str, float | None]]:

@@ -53,7 +53,7 @@ _SMOOTHING = 0.2
 _GAIN, _FIRST_PRICE = 1.3, 0.05
 """Averages before the first step."""
 
-_DRAFTER_GAIN = (0.7, 0.35, 0.35)
+_DRAFTER_GAIN = (0.45, 0.35, 0.35)
 """What a neural drafter adds in each temperature band, before it has been asked."""
 
 _WEIGHT = 8.0

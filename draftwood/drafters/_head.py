@@ -23,7 +23,7 @@ from draftwood.protocols import Mask
 
 
 @dataclass(frozen=True, eq=False)
-class EagleOutput:
+class HeadOutput:
     """The output of one forward of a head.
 
     Attributes:
@@ -37,7 +37,7 @@ class EagleOutput:
     past_key_values: Cache | None
 
 
-class EagleHead(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
+class AutoregressiveHead(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
     """A head with an embedding and an output of its own, or with the target's.
 
     Its config has ``vocab_size``, ``hidden_size``, ``draft_vocab_size``, ``own_embedding``,
@@ -165,7 +165,7 @@ class EagleHead(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
         logits_to_keep: int | torch.Tensor = 0,
         hidden: torch.Tensor | None = None,
         **kwargs: Any,
-    ) -> EagleOutput:
+    ) -> HeadOutput:
         """Score ``[b, q]`` rows.
 
         Args:
@@ -205,7 +205,7 @@ class EagleHead(LlamaPreTrainedModel):  # type: ignore[no-untyped-call]
         states = self.run_layers(embedded, vectors, shared)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits, following = self.read_out(states, kept)
-        return EagleOutput(logits, following, past_key_values)
+        return HeadOutput(logits, following, past_key_values)
 
     @property
     def mask(self) -> Mask | None:

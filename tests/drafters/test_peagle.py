@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from draftwood.drafters._head import EagleHead
+from draftwood.drafters._head import AutoregressiveHead
 from draftwood.drafters._masked import MaskedDrafter
 from draftwood.drafters._rollout.head_drafter import HeadDrafter
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
@@ -86,7 +86,7 @@ def drafter_of(directory: Path, target: Runner, variant: Variant = AMAZON) -> Ma
     return Peagle(name, "target", ahead=AHEAD).build(ModelHost(target))
 
 
-def loaded(directory: Path, target: Runner) -> EagleHead:
+def loaded(directory: Path, target: Runner) -> AutoregressiveHead:
     return load_any_head(str(written(directory / "head", AMAZON)), target, torch.float32)
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from draftwood.drafters._directory import CONFIG, SAFE, DrafterDirectory, located
-from draftwood.drafters._head import EagleHead
+from draftwood.drafters._head import AutoregressiveHead
 from draftwood.drafters.eagle3.config import Eagle3Config, Stored, read_config, write_config
 from draftwood.drafters.eagle3.eagle1_checkpoint import eagle1_head, is_eagle1
 from draftwood.drafters.eagle3.head import Eagle3Head
@@ -34,7 +34,7 @@ _MASK = "mask_hidden"
 _ATTENTION = "midlayer.self_attn"
 
 
-def load_any_head(name: str, target: Target, dtype: torch.dtype) -> EagleHead:
+def load_any_head(name: str, target: Target, dtype: torch.dtype) -> AutoregressiveHead:
     """Load a head of EAGLE-1, EAGLE-2, EAGLE-3 or P-EAGLE, as :func:`load_head` does.
 
     Its tensors tell which it is. One without an ``lm_head`` of its own has the target's dtype.

@@ -24,7 +24,7 @@ from transformers.models.llama.modeling_llama import (
     LlamaRotaryEmbedding,
 )
 
-from draftwood.drafters._head import EagleHead
+from draftwood.drafters._head import AutoregressiveHead
 
 
 @strict
@@ -70,7 +70,7 @@ class Eagle1Layer(nn.Module):
         return hidden + self.mlp(self.post_attention_layernorm(hidden))  # type: ignore[no-any-return]
 
 
-class Eagle1Head(EagleHead):
+class Eagle1Head(AutoregressiveHead):
     """An EAGLE-1 head with the target's embedding and ``lm_head``.
 
     Args:
@@ -105,7 +105,7 @@ class Eagle1Head(EagleHead):
     def run_layers(
         self, embedded: torch.Tensor, vectors: torch.Tensor, shared: dict[str, Any]
     ) -> torch.Tensor:
-        """See :meth:`EagleHead.run_layers`."""
+        """See :meth:`AutoregressiveHead.run_layers`."""
         if self.config.norms:
             embedded = self.embedding_layernorm(embedded)
             vectors = self.hidden_states_layernorm(vectors)
@@ -117,7 +117,7 @@ class Eagle1Head(EagleHead):
     def read_out(
         self, states: torch.Tensor, kept: slice | torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See :meth:`EagleHead.read_out`; the next row's h is the layer's output."""
+        """See :meth:`AutoregressiveHead.read_out`; the next row's h is the layer's output."""
         return self.logits_of(states[:, kept]), states
 
     def target_ids(self) -> NDArray[np.int64]:

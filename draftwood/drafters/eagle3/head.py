@@ -29,7 +29,7 @@ from transformers.models.llama.modeling_llama import (
 )
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
-from draftwood.drafters._head import EagleHead
+from draftwood.drafters._head import AutoregressiveHead
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.protocols import Mask
 
@@ -75,7 +75,7 @@ class Eagle3Layer(nn.Module):
         return hidden + self.mlp(self.post_attention_layernorm(hidden))  # type: ignore[no-any-return]
 
 
-class Eagle3Head(EagleHead):
+class Eagle3Head(AutoregressiveHead):
     """A draft network on top of a target; a transformers model in its own right.
 
     Args:
@@ -150,7 +150,7 @@ class Eagle3Head(EagleHead):
     def run_layers(
         self, embedded: torch.Tensor, vectors: torch.Tensor, shared: dict[str, Any]
     ) -> torch.Tensor:
-        """See :meth:`EagleHead.run_layers`."""
+        """See :meth:`AutoregressiveHead.run_layers`."""
         states: torch.Tensor = self.midlayer(embedded, vectors, **shared)
         if self.config.num_hidden_layers > 1:
             for layer in self.layers.values():
@@ -160,7 +160,7 @@ class Eagle3Head(EagleHead):
     def read_out(
         self, states: torch.Tensor, kept: slice | torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See :meth:`EagleHead.read_out`.
+        """See :meth:`AutoregressiveHead.read_out`.
 
         The next row's h is the layers' output before the final norm or, with ``norm_output``, after
         it.

@@ -15,14 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from draftwood.drafters._head import EagleHead
+from draftwood.drafters._head import AutoregressiveHead
 
 
-class MtpHead(EagleHead):  # type: ignore[no-untyped-call]
+class MtpHead(AutoregressiveHead):  # type: ignore[no-untyped-call]
     """An MTP layer with the target's embedding and ``lm_head``.
 
     Args:
-        config: of the layer, with the fields that :class:`EagleHead` asks for.
+        config: of the layer, with the fields that :class:`AutoregressiveHead` asks for.
         layer: transformers' ``MtpLayer`` of this config, with its weights.
         rotary: the target's kind of rotary embedding.
     """
@@ -50,20 +50,26 @@ class MtpHead(EagleHead):  # type: ignore[no-untyped-call]
         return features.to(self.weights.dtype)
 
     def rotary_factors(self, embedded: torch.Tensor, position_ids: torch.Tensor) -> Any:
-        """See :meth:`EagleHead.rotary_factors`; some families have factors by kind of layer."""
+        """See :meth:`AutoregressiveHead.rotary_factors`.
+
+        Some families have factors by kind of layer.
+        """
         return self.rotary_emb(embedded, position_ids=position_ids, **self._kind)
 
     def run_layers(
         self, embedded: torch.Tensor, vectors: torch.Tensor, shared: dict[str, Any]
     ) -> torch.Tensor:
-        """See :meth:`EagleHead.run_layers`."""
+        """See :meth:`AutoregressiveHead.run_layers`."""
         found: torch.Tensor = self.layer(embedded, vectors, **shared)
         return found
 
     def read_out(
         self, states: torch.Tensor, kept: slice | torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See :meth:`EagleHead.read_out`; the next row's h is the layer's normed output."""
+        """See :meth:`AutoregressiveHead.read_out`.
+
+        The next row's h is the layer's normed output.
+        """
         return self.logits_of(states[:, kept]), states
 
     def target_ids(self) -> NDArray[np.int64]:

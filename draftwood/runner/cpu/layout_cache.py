@@ -43,10 +43,10 @@ def cached_layouts(
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "draftwood": __version__,
-        "layouts": [layout.name for layout in layouts()],
+        "layouts": [layout.name for layout in layouts(weights)],
         "weights": cache.digest(shapes),
     }
-    found = None if fresh else _choices(cache.read(cache.LAYOUTS, key), len(weights))
+    found = None if fresh else _choices(cache.read(cache.LAYOUTS, key), weights)
     if found is None:
         with working("choosing a layout for the weights, once for this machine"), watched() as near:
             found = choose(weights)
@@ -67,10 +67,10 @@ def _plain(choice: LayoutChoice | None) -> list[object] | None:
     return None if choice is None else [choice.layout.name, choice.low, choice.high]
 
 
-def _choices(found: object, count: int) -> list[LayoutChoice | None] | None:
+def _choices(found: object, weights: Sequence[Weight]) -> list[LayoutChoice | None] | None:
     """The choices read from a file; None if the content is not as written."""
-    usable = {layout.name: layout for layout in layouts()}
-    if not isinstance(found, list) or len(found) != count:
+    usable = {layout.name: layout for layout in layouts(weights)}
+    if not isinstance(found, list) or len(found) != len(weights):
         return None
     choices: list[LayoutChoice | None] = []
     for one in found:

@@ -100,16 +100,24 @@ WHOLE = LayoutChoice(ROWS, BUCKETS[0], _END)
 """The layout of the kernels, for all row counts."""
 
 
-def layouts() -> list[WeightLayout]:
-    """The layouts that work here, the plain one first."""
-    blocked = [BLOCKED] if blocked_works() else []
+def layouts(weights: Sequence[Weight] = ()) -> list[WeightLayout]:
+    """The layouts that work here for all of some weights, the plain one first.
+
+    Args:
+        weights: each weight and its bias; none: float32 ones.
+    """
+    dtypes = {weight.dtype for weight, _ in weights} or {torch.float32}
+    blocked = [BLOCKED] if all(map(blocked_works, dtypes)) else []
     return [PLAIN, TRANSPOSED, *blocked, *([ROWS] if kernels() else [])]
 
 
-def blocked_works() -> bool:
-    """Whether this torch has oneDNN's private ops, and they work."""
+def blocked_works(dtype: torch.dtype) -> bool:
+    """Whether this torch has oneDNN's private ops, and they work on this processor.
+
+    For half precision they need AVX-512, for example.
+    """
     try:
-        weight = torch.eye(4)
+        weight = torch.eye(4, dtype=dtype)
         return torch.equal(_blocked_linear(_block(weight))(weight, None), weight)
     except (AttributeError, RuntimeError):
         return False
@@ -126,7 +134,7 @@ def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
         weights: each weight and its bias, in the order of the forward pass.
     """
     sample = timing_sample(weights)
-    tried = layouts()
+    tried = layouts(weights)
     linears = {
         layout: [layout.linear(layout.pack(weight)) for weight, _ in sample] for layout in tried
     }

@@ -53,7 +53,7 @@ def test_a_choice_is_cached_for_its_shapes() -> None:
 
 def test_a_choice_among_other_layouts_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     cached_layouts(WEIGHTS, choose)
-    monkeypatch.setattr(layout_cache, "layouts", lambda: [PLAIN, TRANSPOSED])
+    monkeypatch.setattr(layout_cache, "layouts", lambda _: [PLAIN, TRANSPOSED])
     with pytest.raises(AssertionError, match="layout_cache again"):
         cached_layouts(WEIGHTS, never)
 

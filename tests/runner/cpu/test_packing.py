@@ -4,12 +4,14 @@ import copy
 import pickle
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from draftwood.runner.cpu import layouts as layouts_module
 from draftwood.runner.cpu.layouts import (
     BLOCKED,
     TRANSPOSED,
@@ -26,6 +28,11 @@ from draftwood.runner.cpu.packing import Chooser, PackedLinear, pack
 from tests.factories.model_families import FAMILIES
 
 LAYOUTS = layouts()[1:]
+IN_EACH_DTYPE = [
+    pytest.param(layout, dtype, id=f"{layout.name}-{dtype}")
+    for dtype in (torch.float32, torch.bfloat16)
+    for layout in layouts([(torch.empty(1, 1, dtype=dtype), None)])[1:]
+]
 
 
 def always(layout: WeightLayout, low: int = 0, high: int = 1 << 40) -> Chooser:
@@ -67,8 +74,7 @@ def one(layout: WeightLayout = TRANSPOSED) -> tuple[nn.Linear, PackedLinear]:
     return linear, packed
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("layout", "dtype"), IN_EACH_DTYPE)
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_same_logits_with_and_without(
     model: Any, layout: WeightLayout, dtype: torch.dtype, shared: bool
@@ -307,6 +313,28 @@ def test_the_timed_choice_is_a_known_layout() -> None:
     assert found[0] is found[2]
     for choice in found:
         assert choice is None or (choice.layout in LAYOUTS and 1 <= choice.low < choice.high)
+
+
+@pytest.mark.skipif(BLOCKED not in LAYOUTS, reason="needs oneDNN")
+def test_a_layout_that_the_processor_lacks_for_a_dtype_is_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def block(weight: torch.Tensor) -> torch.Tensor:
+        if weight.dtype is torch.bfloat16:
+            raise RuntimeError("bf16 path needs the cpu support avx512bw")
+        return BLOCKED.pack(weight)
+
+    blocked = replace(BLOCKED, pack=block)
+    monkeypatch.setattr(layouts_module, "_block", block)
+    monkeypatch.setattr(layouts_module, "BLOCKED", blocked)
+    single: list[Weight] = [(torch.ones(4, 4), None)]
+    half: list[Weight] = [(torch.ones(4, 4, dtype=torch.bfloat16), None)]
+    assert blocked in layouts(single)
+    assert blocked not in layouts(half)
+    assert blocked not in layouts(single + half)
+    assert len(fastest_layouts(half)) == 1
+    with pytest.raises(RuntimeError, match="cpu support"):
+        blocked.pack(half[0][0])
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from draftwood.policies.auto.sampled_pool import SampledPool
 from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target, Translation
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT
+from tests.factories.complete_methods import complete
 from tests.factories.markov_target import FakeHost, M, MarkovTarget
 
 PROMPT = (3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5)
@@ -88,7 +89,9 @@ class BrokenHost(FakeHost):
     every: int = 1
 
     def model(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftModel, Translation | None]:
-        return Broken(self.bad, self.every, self.info.vocab_size), None
+        broken, (whole, _) = Broken(self.bad, self.every, self.info.vocab_size), super().model(name)
+        broken.info = whole.info
+        return broken, None
 
     def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
         head, model = super().head(name)
@@ -127,9 +130,9 @@ def test_no_token_changes_where_a_draft_model_yields_no_numbers(
     target = MarkovTarget(sharpness=1.5)
     requests = [Request(PROMPT[: 4 + i], 25) for i in range(3)]
     host = BrokenHost(target.info, bad, every)
-    done = Engine(target, method(name), host=host).generate(requests)
+    done = Engine(target, method(complete(name)), host=host).generate(requests)
     assert [c.tokens for c in done] == [target.greedy(r.ids, 25) for r in requests]
     # Above temperature 0 drawing has to cope with it too.
     sampled = [Request(PROMPT, 25, SamplingParams(0.9, seed=i)) for i in range(3)]
-    done = Engine(target, method(name), host=host).generate(sampled)
+    done = Engine(target, method(complete(name)), host=host).generate(sampled)
     assert [len(c.tokens) for c in done] == [25] * 3

@@ -91,6 +91,8 @@ NEUTRAL: dict[str, tuple[str, dict[str, object]]] = {
     "tuner._SMOOTHING": ("tuner", {"_SMOOTHING": 1.0}),
     "tuner._GAIN": ("tuner", {"_GAIN": 1.0}),
     "tuner._DRAFTER_GAIN": ("tuner", {"_DRAFTER_GAIN": (1.0, 1.0, 1.0)}),
+    "tuner._GAIN_WEIGHT": ("tuner", {"_GAIN_WEIGHT": EXACT}),
+    "tuner._GAIN_HALF_LIFE": ("tuner", {"_GAIN_HALF_LIFE": NEVER}),
     "tuner._FIRST_PRICE": ("tuner", {"_FIRST_PRICE": EXACT}),
     "tuner._WEIGHT": ("tuner", {"_WEIGHT": EXACT}),
     "tuner._FORGOTTEN": ("tuner", {"_FORGOTTEN": 0.0}),

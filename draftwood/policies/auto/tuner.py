@@ -56,10 +56,14 @@ _GAIN, _FIRST_PRICE = 1.3, 0.05
 _DRAFTER_GAIN = (0.45, 0.35, 0.35)
 """What a neural drafter adds in each temperature band, before it has been asked."""
 
+_GAIN_WEIGHT, _GAIN_HALF_LIFE = 32.0, 200.0
+"""Weight of the first of these, in expected tokens, and half-life of the average, in observations.
+What came of a single step is mostly chance."""
+
 _WEIGHT = 8.0
 """Weight of these averages, in observations."""
 
-_FORGOTTEN = 0.02
+_FORGOTTEN = 0.05
 """Weight of the first average of a drafter that was not asked, a step: it is asked again some day,
 even if it did not pay."""
 
@@ -83,7 +87,7 @@ class AutoTuner(Tuner):
         self.costs = costs
         self._at_once = at_once
         self._drafter_gains = {
-            name: DecayedRatio(first, _WEIGHT, _HALF_LIFE)
+            name: DecayedRatio(first, _GAIN_WEIGHT, _GAIN_HALF_LIFE)
             for name, first in zip(BANDS, _DRAFTER_GAIN, strict=True)
         }
         self._gain = DecayedRatio(_GAIN, _WEIGHT, _HALF_LIFE)

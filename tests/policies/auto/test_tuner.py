@@ -294,7 +294,7 @@ def test_a_drafter_gains_a_share_of_the_headroom(
     headroom: float, committed: tuple[int, ...], gain: float
 ) -> None:
     of = tuner(WITH_DRAFT)
-    run(of, 300, [asking(headroom)], [outcome(chain(1), committed)])
+    run(of, 3000, [asking(headroom)], [outcome(chain(1), committed)])
     assert begin(of, [10])[0].drafter_gain == pytest.approx(gain, abs=0.01)
 
 
@@ -312,11 +312,11 @@ def test_a_drafter_that_did_not_pay_is_asked_again_some_day() -> None:
     idle = [bid(0.5)], [outcome(plain(), (0,))]
     run(of, 9, *idle)
     assert begin(of, [10])[0].drafter_gain == pytest.approx(start), "nothing is known yet"
-    run(of, 50, [asking(0.9)], [outcome(chain(1), (5,))])
+    run(of, 300, [asking(0.9)], [outcome(chain(1), (5,))])
     assert begin(of, [10])[0].drafter_gain < 0.2 * start
     run(of, 20, *idle)
     assert begin(of, [10])[0].drafter_gain < 0.2 * start
-    run(of, 400, *idle)
+    run(of, 1500, *idle)
     assert begin(of, [10])[0].drafter_gain > 0.8 * start
 
 

@@ -32,7 +32,13 @@ VARIABLE = "DRAFTWOOD_COMPILE"
 _COMPILERS = ("c++", "g++", "clang++")
 _FLAGS = ("-std=c++17", "-O3", "-ffp-contract=fast", "-fPIC", "-shared")
 _NATIVE = {
-    "x86_64": ("-march=native", "-mprefer-vector-width=512"),
+    # Some processors are said to be slow at chains of fused products, which GCC then leaves unfused
+    # in some loops and not in others: a row would depend on the loop that has it.
+    "x86_64": (
+        "-march=native",
+        "-mprefer-vector-width=512",
+        "--param=avoid-fma-max-bits=0",
+    ),
     "aarch64": ("-mcpu=native",),
 }
 """Flags for the processor at hand, by machine under Linux."""

@@ -116,12 +116,7 @@ def test_every_family_decodes_trees_in_a_ragged_batch(runner: Runner, where: str
         assert worst(rows, path_logits(model, text, tree)) < TOLERANCE
 
     # The deepest path is committed; the cache is then that of its text, and so is the next step.
-    paths = [tree.path(int(tree.depths.argmax())) for tree in trees]
-    runner.commit(slots, paths)
-    for text, tree, path, slot in zip(texts, trees, paths, slots, strict=True):
-        text += [int(tree.tokens[0]), *(int(tree.tokens[node]) for node in path)]
-        assert runner.length(slot) == len(text)
-        assert cache_error(runner, slot, text) < TOLERANCE
+    commit_deepest(runner, slots, trees, texts)
     trees = [random_tree(rng, nodes, VOCAB) for nodes in (1, 5, 3)]
     for text, tree, rows in zip(texts, trees, runner.forward(slots, trees, NOTHING), strict=True):
         assert worst(rows, path_logits(model, text, tree)) < TOLERANCE
@@ -153,11 +148,7 @@ def test_a_tree_forwarded_level_by_level_equals_one_forward(runner: Runner, wher
     for rows, part in zip(whole, parts, strict=True):
         assert worst(rows, torch.cat(part)) < TOLERANCE
 
-    paths = [tree.path(int(tree.depths.argmax())) for tree in trees]
-    runner.commit(slots, paths)
-    for text, tree, path, slot in zip(texts, trees, paths, slots, strict=True):
-        text += [int(tree.tokens[0]), *(int(tree.tokens[node]) for node in path)]
-        assert cache_error(runner, slot, text) < TOLERANCE
+    commit_deepest(runner, slots, trees, texts)
 
 
 def test_one_node_needs_no_mask_below_a_chain_but_below_a_fork(llama: Runner) -> None:
@@ -187,11 +178,19 @@ def test_nodes_that_are_not_read_are_cached(llama: Runner, where: str) -> None:
         assert rows.features is not None
         assert all_rows.features is not None
         assert torch.allclose(rows.features, all_rows.features[first:], atol=TOLERANCE)
+    commit_deepest(llama, slots, trees, texts)
+
+
+def commit_deepest(
+    runner: Runner, slots: list[int], trees: list[TokenTree], texts: list[list[int]]
+) -> None:
+    """Commit the deepest path of each tree; the cache must then be that of the longer text."""
     paths = [tree.path(int(tree.depths.argmax())) for tree in trees]
-    llama.commit(slots, paths)
+    runner.commit(slots, paths)
     for text, tree, path, slot in zip(texts, trees, paths, slots, strict=True):
         text += [int(tree.tokens[0]), *(int(tree.tokens[node]) for node in path)]
-        assert cache_error(llama, slot, text) < TOLERANCE
+        assert runner.length(slot) == len(text)
+        assert cache_error(runner, slot, text) < TOLERANCE
 
 
 def front(tree: TokenTree, nodes: int) -> TokenTree:

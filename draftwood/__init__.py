@@ -21,6 +21,7 @@ _HOMES = {
     "Request": "engine.request",
     "SamplingParams": "sampling.params",
     "Stepped": "engine.request",
+    "TokenLogprob": "engine.logprobs",
     "TokenTree": "tree",
     "attach": "runner.attach",
     "custom_generate": "integrations.transformers",

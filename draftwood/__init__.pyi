@@ -18,6 +18,7 @@ from draftwood.protocols.recipe import Recipe as Recipe
 from draftwood.engine.request import Request as Request
 from draftwood.sampling.params import SamplingParams as SamplingParams
 from draftwood.engine.request import Stepped as Stepped
+from draftwood.engine.logprobs import TokenLogprob as TokenLogprob
 from draftwood.tree import TokenTree as TokenTree
 from draftwood.runner.attach import attach as attach
 from draftwood.integrations.transformers import custom_generate as custom_generate
@@ -28,7 +29,7 @@ from draftwood.models import load as load
 from draftwood.methods import method as method
 
 __version__: str
-__all__ = ["Completion", "CustomGenerate", "Delta", "DraftwoodError", "Engine", "Finished", "Method", "Recipe", "Request", "SamplingParams", "Stepped", "TokenTree", "attach", "custom_generate", "detach", "embedded", "generate", "load", "method"]
+__all__ = ["Completion", "CustomGenerate", "Delta", "DraftwoodError", "Engine", "Finished", "Method", "Recipe", "Request", "SamplingParams", "Stepped", "TokenLogprob", "TokenTree", "attach", "custom_generate", "detach", "embedded", "generate", "load", "method"]
 
 def ar(
     *,

@@ -207,10 +207,11 @@ class Engine:
 
         Raises:
             Exception: what was done for all at once failed, such as a forward of the model. The
-                requests that ran are cancelled and the engine can be used on; those that wait stay.
-                The events of this step, those ends included, come with the next call.
+                requests that ran end with reason ``"error"`` and the engine can be used on; those
+                that wait stay. The events of this step, those ends included, come with the next
+                call.
         """
-        with self._cancelled_on_failure():
+        with self._ended_on_failure():
             self._admit()
             if self._active:
                 phases = self._phases
@@ -228,16 +229,16 @@ class Engine:
         return events
 
     @contextmanager
-    def _cancelled_on_failure(self) -> Iterator[None]:
+    def _ended_on_failure(self) -> Iterator[None]:
         """End the running requests if the work for all at once raises an exception."""
         try:
             yield
-        except Exception:
+        except Exception as error:
             with suppress(Exception):
                 self._catch_up()
             for sequence in list(self._active.values()):
                 with suppress(Exception):  # what failed may fail again; it is what is raised
-                    self._finish(sequence, "cancelled")
+                    self._finish(sequence, "error", error)
             raise
 
     def _take(
@@ -252,7 +253,7 @@ class Engine:
             reason = None
             if batch.sound(s):
                 with batch.failures.of(s.number):
-                    taken = s.take(outcome.committed, len(outcome.path))
+                    taken = s.take(outcome.committed, outcome.path, outcome.rows.logits)
                     reason = taken.reason
                     step = RequestStep(s, taken, outcome, prediction, times, len(batch.live), calls)
                     if reason or not self._phases.beside:

@@ -81,7 +81,7 @@ class Phases:
         if request.observer is not None:
             request.observer(begun)
         sequence.state = self._policy.start()
-        taken = sequence.take([first], last_drafted=0)
+        taken = sequence.take([first], (), rows.logits)
         delta = sequence.told(taken)
         sequence.ttft = perf_counter() - sequence.started
         return delta, taken.reason

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from draftwood.engine.logprobs import TokenLogprob
 from draftwood.engine.stats import StepStats, Tally
 from draftwood.errors import DraftwoodError, RequestFailed, integer, integers
 from draftwood.protocols import Outcome, Prefill, TargetInfo
@@ -34,6 +35,9 @@ class Request:
         observer: called with each prefill and outcome, before the tokens count as generated.
         namespace: whose text this is, such as a tenant or a user. A drafter with a memory drafts
             from text of the same namespace only.
+        logprobs: likeliest tokens whose log probabilities are reported at each place, beside that
+            of the committed token; 0: of that token alone, None: of none.
+        speculate: whether tokens are drafted; if not, each step commits one token.
     """
 
     prompt: Sequence[int] | str
@@ -45,6 +49,8 @@ class Request:
     should_stop: Callable[[torch.Tensor], bool] | None = None
     observer: Callable[[Prefill | Outcome], None] | None = None
     namespace: str = ""
+    logprobs: int | None = None
+    speculate: bool = True
 
     @property
     def ids(self) -> Sequence[int]:
@@ -69,7 +75,8 @@ class Completion:
 
     ``ttft`` is the time to the first token, ``seconds`` the time in all. The text is empty without
     a tokenizer. If ``reason`` is ``"error"``, ``error`` names the request and the failure, its
-    cause is the exception raised, and ``tokens`` are those committed before.
+    cause is the exception raised, and ``tokens`` are those committed before. ``logprobs`` has one
+    entry for each token if they were asked for, else none.
     """
 
     tokens: tuple[int, ...]
@@ -80,6 +87,7 @@ class Completion:
     ttft: float
     seconds: float
     error: RequestFailed | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
 
     def checked(self) -> "Completion":
         """This completion, unless the request failed.
@@ -100,12 +108,16 @@ class Completion:
 
 @dataclass(frozen=True)
 class Delta:
-    """New tokens of a request; ``accepted`` tells drafted tokens from the target's own."""
+    """New tokens of a request; ``accepted`` tells drafted tokens from the target's own.
+
+    ``logprobs`` is empty if they were not asked for.
+    """
 
     request_id: int
     tokens: tuple[int, ...]
     accepted: tuple[bool, ...]
     pieces: tuple[str, ...]
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +175,10 @@ def prepared(
     stop = (stop,) if isinstance(stop, str) else stop
     if not isinstance(stop, Iterable) or not all(isinstance(text, str) for text in stop):
         raise DraftwoodError(f"stop is {stop!r}: give strings")
+    logprobs = request.logprobs
     return replace(
         request,
+        logprobs=None if logprobs is None else integer("logprobs", logprobs),
         prompt=integers("the prompt", prompt),
         max_new_tokens=integer("max_new_tokens", request.max_new_tokens),
         eos=frozenset(integers("eos", [ends] if isinstance(ends, Integral) else ends)),
@@ -219,5 +233,10 @@ def admit(request: Request, info: TargetInfo, *, text: bool) -> int:
         )
     if request.stop and not text:
         raise DraftwoodError("stop strings need a tokenizer: give the engine one")
+    if request.logprobs is not None and not 0 <= request.logprobs <= info.vocab_size:
+        raise DraftwoodError(
+            f"logprobs is {request.logprobs}: ask for 0 to {info.vocab_size} tokens, the model's "
+            "vocabulary"
+        )
     request.sampling.validate(info.vocab_size)
     return min(request.max_new_tokens, free)

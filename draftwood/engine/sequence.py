@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import torch
 from transformers import PreTrainedTokenizerBase
 
 from draftwood.engine.detokenize import text_stream
+from draftwood.engine.logprobs import TokenLogprob, token_logprobs
 from draftwood.engine.request import Completion, Delta, FinishReason, Request, failure
 from draftwood.engine.stats import Tally
 from draftwood.engine.stop import StopMatcher
@@ -17,6 +19,7 @@ from draftwood.protocols import Growth, RequestLoad
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import Sampler
+from draftwood.tree import ROOT
 
 _PACE = 0.125
 """Weight of the newest step in the moving average of committed tokens a step."""
@@ -30,12 +33,14 @@ class Taken(NamedTuple):
         accepted: whether each was drafted.
         reason: for which the last one ends the request; None: it goes on.
         pieces: the text of each, if the text may end the request; it is made later otherwise.
+        logprobs: of each, if they were asked for.
     """
 
     tokens: tuple[int, ...]
     accepted: tuple[bool, ...]
     reason: FinishReason | None
     pieces: tuple[str, ...]
+    logprobs: tuple[TokenLogprob, ...]
 
 
 class RunningRequest:
@@ -64,6 +69,7 @@ class RunningRequest:
         self.stream = text_stream(tokenizer, request.ids) if tokenizer else None
         self.matcher = StopMatcher(request.stop)
         self.text: list[str] = []
+        self.logprobs: list[TokenLogprob] = []
         self.tally = Tally()
         self.pace = 1.0
         self.started = perf_counter()
@@ -81,14 +87,19 @@ class RunningRequest:
         return Growth(
             anchor=self.tokens[-1],
             room=room,
-            budget=budget if room else 0,
+            budget=budget if room and self.request.speculate else 0,
             temperature=self.sampler.temperature,
             noise=self.noise,
             forecast=forecast,
         )
 
-    def take(self, tokens: Sequence[int], last_drafted: int) -> Taken:
+    def take(self, tokens: Sequence[int], path: Sequence[int], logits: torch.Tensor) -> Taken:
         """Append tokens until one of them ends the request; the rest is cut off.
+
+        Args:
+            tokens: those of the accepted path, and the target's own one after it.
+            path: accepted nodes, the root excluded.
+            logits: ``[n, V]`` of the tree.
 
         If a stopping criterion or the tokenizer raises an exception, none of them counts.
         """
@@ -106,12 +117,13 @@ class RunningRequest:
                     reason = reason if self.matcher.matched is None else "stop"
                 if reason:
                     break
+            logprobs = self._logprobs(taken, path, logits)
         except Exception:
             self._drop(len(taken))
             raise
         self.pace += _PACE * (len(taken) - self.pace)
-        accepted = tuple(i < last_drafted for i in range(len(taken)))
-        return Taken(tuple(taken), accepted, reason, tuple(pieces))
+        accepted = tuple(i < len(path) for i in range(len(taken)))
+        return Taken(tuple(taken), accepted, reason, tuple(pieces), logprobs)
 
     def told(self, taken: Taken) -> Delta:
         """The event of the newest tokens, with their text.
@@ -129,10 +141,23 @@ class RunningRequest:
                 self._drop(len(taken.tokens))
                 raise
         self.text += pieces
-        return Delta(self.number, taken.tokens, taken.accepted, pieces)
+        self.logprobs += taken.logprobs
+        return Delta(self.number, taken.tokens, taken.accepted, pieces, taken.logprobs)
 
     def _drop(self, newest: int) -> None:
         del self.tokens[len(self.tokens) - newest :]
+
+    def _logprobs(
+        self, tokens: Sequence[int], path: Sequence[int], logits: torch.Tensor
+    ) -> tuple[TokenLogprob, ...]:
+        """Log probabilities of the newest tokens, if they were asked for.
+
+        Now, not with the text: the next forward may overwrite the logits.
+        """
+        most = self.request.logprobs
+        if most is None:
+            return ()
+        return token_logprobs(logits, [ROOT, *path][: len(tokens)], tokens, most)
 
     def _reason(self, token: int) -> FinishReason | None:
         """Why a token that was appended ends the request, its text apart."""
@@ -168,4 +193,5 @@ class RunningRequest:
             ttft=self.ttft,
             seconds=perf_counter() - self.started,
             error=None if error is None else failure(self.number, error),
+            logprobs=tuple(self.logprobs),
         )

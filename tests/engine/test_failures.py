@@ -9,7 +9,7 @@ from transformers import LogitsProcessor
 
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Completion, Delta, Event, Finished, Request, checked
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, RequestFailed
 from draftwood.methods import method
 from draftwood.policies.plain import Plain
 from draftwood.protocols import Grower, Growth
@@ -226,10 +226,11 @@ def test_after_a_failure_of_the_whole_step_the_engine_goes_on(name: str) -> None
     assert not target.cached
     # The third still waits.
     done = list(drained(engine).values())
-    assert [c.reason for c in done] == ["cancelled", "cancelled", "length"]
+    assert [c.reason for c in done] == ["error", "error", "length"]
     assert done.pop().tokens == target.greedy(PROMPT[:4], 30)
-    for cancelled, begun in zip(done, (PROMPT, BAD), strict=True):
-        assert cancelled.tokens == target.greedy(begun, len(cancelled.tokens))
+    for ended, begun in zip(done, (PROMPT, BAD), strict=True):
+        assert ended.tokens == target.greedy(begun, len(ended.tokens))
+        assert isinstance(ended.error, RequestFailed)
     assert engine.generate([Request(PROMPT, 30)])[0].tokens == target.greedy(PROMPT, 30)
 
 
@@ -246,7 +247,7 @@ def test_requests_that_find_no_room_wait_on() -> None:
     target.room = 3
     done = drained(engine)
     assert {number: c.reason for number, c in done.items()} == {
-        0: "cancelled",
+        0: "error",
         1: "length",
         2: "length",
     }
@@ -263,7 +264,7 @@ def test_what_happened_before_a_step_failed_is_told_by_the_next() -> None:
     assert not engine.busy
     done = finished(events)
     assert (done[0].reason, done[0].tokens) == ("length", target.greedy(PROMPT, 1))
-    assert (done[1].reason, done[1].tokens) == ("cancelled", target.greedy(BAD, 1))
+    assert (done[1].reason, done[1].tokens) == ("error", target.greedy(BAD, 1))
     streamed = {e.request_id: e.tokens for e in events if isinstance(e, Delta)}
     assert streamed == {number: c.tokens for number, c in done.items()}
     assert engine.step() == []
@@ -292,7 +293,7 @@ def test_a_list_of_requests_is_answered_by_its_own_completions() -> None:
     target.fails = False
     engine.add(Request(BAD, 3))
     assert [c.tokens for c in engine.generate([Request(PROMPT, 9)])] == [target.greedy(PROMPT, 9)]
-    assert [c.reason for c in drained(engine).values()] == ["cancelled", "length"]
+    assert [c.reason for c in drained(engine).values()] == ["error", "length"]
 
 
 def test_a_drafter_that_fails_to_let_go_keeps_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +313,7 @@ def test_a_drafter_that_fails_to_let_go_keeps_no_slot(monkeypatch: pytest.Monkey
     with pytest.raises(RuntimeError, match="stuck"):
         engine.step()
     assert not target.cached
-    assert [c.reason for c in drained(engine).values()] == ["length", "cancelled"]
+    assert [c.reason for c in drained(engine).values()] == ["length", "error"]
     assert engine.cancel(running) is None
     monkeypatch.undo()
     assert engine.generate([Request(PROMPT, 9)])[0].tokens == target.greedy(PROMPT, 9)

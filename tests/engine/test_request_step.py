@@ -137,6 +137,6 @@ def test_a_step_that_fails_loses_no_event() -> None:
     fail(engine, target)
     events += engine.step()
     (ended,) = [event.completion for event in events if isinstance(event, Finished)]
-    assert ended.reason == "cancelled"
+    assert ended.reason == "error"
     assert ended.tokens == streamed(events, 0) == target.greedy(PROMPT, 4)
     assert not engine.busy

@@ -20,6 +20,7 @@ _HOMES = {
     "Recipe": "protocols.recipe",
     "Request": "engine.request",
     "SamplingParams": "sampling.params",
+    "Session": "engine.session",
     "Stepped": "engine.request",
     "TokenLogprob": "engine.logprobs",
     "TokenTree": "tree",

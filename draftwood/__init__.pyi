@@ -17,6 +17,7 @@ from draftwood.methods.recipe import Method as Method
 from draftwood.protocols.recipe import Recipe as Recipe
 from draftwood.engine.request import Request as Request
 from draftwood.sampling.params import SamplingParams as SamplingParams
+from draftwood.engine.session import Session as Session
 from draftwood.engine.request import Stepped as Stepped
 from draftwood.engine.logprobs import TokenLogprob as TokenLogprob
 from draftwood.tree import TokenTree as TokenTree
@@ -29,7 +30,7 @@ from draftwood.models import load as load
 from draftwood.methods import method as method
 
 __version__: str
-__all__ = ["Completion", "CustomGenerate", "Delta", "DraftwoodError", "Engine", "Finished", "Method", "Recipe", "Request", "SamplingParams", "Stepped", "TokenLogprob", "TokenTree", "attach", "custom_generate", "detach", "embedded", "generate", "load", "method"]
+__all__ = ["Completion", "CustomGenerate", "Delta", "DraftwoodError", "Engine", "Finished", "Method", "Recipe", "Request", "SamplingParams", "Session", "Stepped", "TokenLogprob", "TokenTree", "attach", "custom_generate", "detach", "embedded", "generate", "load", "method"]
 
 def ar(
     *,

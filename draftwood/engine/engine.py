@@ -10,7 +10,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -20,8 +20,10 @@ from draftwood.engine.arguments import Makes, method_of, target_of
 from draftwood.engine.batch import Batch
 from draftwood.engine.host import ModelHost
 from draftwood.engine.isolation import Failures
+from draftwood.engine.joining import JoiningRequest
 from draftwood.engine.memory import MemoryLimit, memory_bytes
 from draftwood.engine.phases import Phases
+from draftwood.engine.prefixes import Prefixes
 from draftwood.engine.request import (
     Completion,
     Event,
@@ -41,6 +43,7 @@ from draftwood.protocols import (
     Host,
     Outcome,
     Prediction,
+    ResumableTarget,
     Target,
 )
 
@@ -66,6 +69,9 @@ class Engine:
         memory: most bytes of all keys and values, or a text such as ``"4GB"``; None: no limit.
             Requests wait until there is room for all tokens that they may have. For a moment a
             cache that grows takes twice as much.
+        prefix_cache: most bytes of finished texts whose keys and values are kept, or a text such as
+            ``"1GB"``; None: none. A prompt that begins like one of them, or like a running
+            request's, in the same namespace, is cached from there on. This memory comes on top.
         host: where drafters are built; engines that share one share draft models.
 
     Attributes:
@@ -85,10 +91,12 @@ class Engine:
         *,
         max_batch: int = 64,
         memory: int | str | None = None,
+        prefix_cache: int | str | None = None,
         host: Host | None = None,
     ) -> None:
         max_batch = integer("max_batch", max_batch)
         most_bytes = memory_bytes(memory)
+        kept_bytes = memory_bytes(prefix_cache, "prefix_cache")
         if max_batch < 1:
             raise DraftwoodError(f"max_batch is {max_batch}: it must be at least 1")
         method = method_of(method)
@@ -105,8 +113,14 @@ class Engine:
         ahead = self.method.policy.budget + 1 + _MARGIN
         self._memory = MemoryLimit(most_bytes, self._phases.token_bytes, ahead)
         self._numbers = itertools.count()
+        self._prefixes: Prefixes | None = None
+        if kept_bytes is not None:
+            if not isinstance(self.target, ResumableTarget):
+                raise DraftwoodError("this target keeps no prefixes: leave prefix_cache out")
+            self._prefixes = Prefixes(self.target, self._phases.needs, kept_bytes)
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}
+        self._joining: dict[int, JoiningRequest] = {}  # those of them whose prompt is not cached
         self._unreported: list[RequestStep] = []  # their events are not made yet
         self._events: list[Event] = []  # not handed out yet
 
@@ -121,6 +135,7 @@ class Engine:
         trust_remote_code: bool = False,
         max_batch: int = 64,
         memory: int | str | None = None,
+        prefix_cache: int | str | None = None,
     ) -> "Engine":
         """An engine on a model and its tokenizer, loaded by :func:`draftwood.load`.
 
@@ -128,7 +143,14 @@ class Engine:
             DraftwoodError: the model cannot be loaded, or see above.
         """
         loaded = models.load(name, dtype=dtype, device=device, trust_remote_code=trust_remote_code)
-        return cls(loaded.model, method, loaded.tokenizer, max_batch=max_batch, memory=memory)
+        return cls(
+            loaded.model,
+            method,
+            loaded.tokenizer,
+            max_batch=max_batch,
+            memory=memory,
+            prefix_cache=prefix_cache,
+        )
 
     def add(self, request: Request) -> int:
         """Queue a request; returns its number.
@@ -198,6 +220,9 @@ class Engine:
     def step(self) -> list[Event]:
         """Admit waiting requests, then draft, verify and commit once for all running ones.
 
+        Prompts are cached first, in pieces while requests run, so that a long one does not stop
+        them.
+
         A request whose own work raises an exception (a logits processor, a stopping criterion, an
         observer, its text, logits that are not numbers) ends with reason ``"error"``; the others go
         on with the tokens that they would have had without it.
@@ -213,9 +238,10 @@ class Engine:
         """
         with self._ended_on_failure():
             self._admit()
-            if self._active:
+            self._join()
+            if live := self._running():
                 phases = self._phases
-                batch = Batch(list(self._active.values()), phases.draft_forwards)
+                batch = Batch(live, phases.draft_forwards)
                 drafted = phases.draft(batch, queued=bool(self._waiting))
                 trees = [found.tree for found in drafted]
                 submitted = phases.submit(batch, trees)
@@ -277,24 +303,36 @@ class Engine:
             self._end(self._active[number], None, failures)
 
     def _admit(self) -> None:
-        """Prefill as many waiting requests as there is room for, and draw their first tokens."""
-        joining: list[RunningRequest] = []
+        """Give as many waiting requests a slot as there is room for."""
         most = self.method.policy.budget + 1
         while self._waiting and len(self._active) < self.max_batch:
-            s = self._waiting[0]
+            s, prefixes = self._waiting[0], self._prefixes
+            if prefixes and prefixes.arrives(s, self._joining.values()):
+                break
             if not self._fits(s):
                 break
+            running = self._running()
             s.slot = self.target.open(len(s.request.ids) + min(s.limit, _AHEAD) + most)
             self._active[s.number] = self._waiting.popleft()
-            joining.append(s)
-        if not joining:
+            self._joining[s.number] = JoiningRequest(s)
+            if prefixes:
+                self._joining[s.number] = prefixes.begin(s, running)
+
+    def _running(self) -> list[RunningRequest]:
+        """The requests whose prompts are cached."""
+        return [s for s in self._active.values() if s.number not in self._joining]
+
+    def _join(self) -> None:
+        """Cache a piece of the prompts, and draw the first tokens of those that are done."""
+        if not self._joining:
             return
-        rows = self._phases.prefill(joining)
+        alone = len(self._joining) == len(self._active)
         failures = Failures()
-        for s, prompt_rows in zip(joining, rows, strict=True):
-            reason = None
+        for joined in self._phases.prefill([*self._joining.values()], alone=alone):
+            s, reason = joined.sequence, None
+            del self._joining[s.number]
             with failures.of(s.number):
-                delta, reason = self._phases.begin(s, prompt_rows)
+                delta, reason = self._phases.begin(joined)
                 self._events.append(delta)
             self._end(s, reason, failures)
 
@@ -321,9 +359,13 @@ class Engine:
         self, sequence: RunningRequest, reason: FinishReason, error: Exception | None = None
     ) -> None:
         del self._active[sequence.number]
+        self._joining.pop(sequence.number, None)
         completion = sequence.completion(reason, error)
         logger.debug(
             "request %d: %s after %d tokens", sequence.number, reason, len(completion.tokens)
         )
         self._events.append(Finished(sequence.number, completion))
-        self._phases.release(sequence.slot)
+        with ExitStack() as stack:
+            stack.callback(self._phases.release, sequence.slot)
+            if self._prefixes and reason != "error":
+                self._prefixes.keep(sequence)

@@ -15,7 +15,7 @@ SLACK = 1.25
 """A row that grows is up to so many times as long as it must be."""
 
 
-def memory_bytes(given: int | str | None) -> int | None:
+def memory_bytes(given: int | str | None, name: str = "memory") -> int | None:
     """Bytes, from a number or a text such as ``"4GB"`` (powers of 1000); None stays.
 
     Raises:
@@ -30,9 +30,9 @@ def memory_bytes(given: int | str | None) -> int | None:
         except ValueError:
             found = 0
     else:
-        found = integer("memory", given)
+        found = integer(name, given)
     if found < 1:
-        raise DraftwoodError(f"memory is {given!r}: give bytes, or a text such as 4GB")
+        raise DraftwoodError(f"{name} is {given!r}: give bytes, or a text such as 4GB")
     return found
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from draftwood.engine.batch import Batch
 from draftwood.engine.features import FeatureShare
 from draftwood.engine.isolation import each_verified
+from draftwood.engine.joining import ALONE, PIECE, JoiningRequest, shared_out
 from draftwood.engine.lockstep import Drafted, draft, every, free
 from draftwood.engine.request import Delta, FinishReason
 from draftwood.engine.sequence import RunningRequest
@@ -23,9 +24,11 @@ from draftwood.methods.recipe import Method
 from draftwood.protocols import (
     Built,
     Host,
+    Needs,
     Outcome,
     Prediction,
     Prefill,
+    ResumableTarget,
     StepReport,
     Target,
     TargetOutput,
@@ -60,15 +63,33 @@ class Phases:
         self._needs = reduce(or_, (d.needs for d in drafters), method.policy.needs)
         self._shares = [(d, FeatureShare(self._needs.taps, d.needs.taps)) for d in drafters]
 
-    def prefill(self, joining: Sequence[RunningRequest]) -> list[TargetOutput]:
-        """Cache the prompts of requests that begin."""
-        prompts = [s.request.ids for s in joining]
-        return self._target.prefill([s.slot for s in joining], prompts, self._needs)
+    def prefill(self, joining: Sequence[JoiningRequest], *, alone: bool) -> list[JoiningRequest]:
+        """Cache the next piece of the prompts of requests that join; returns those that are done.
 
-    def begin(
-        self, sequence: RunningRequest, rows: TargetOutput
-    ) -> tuple[Delta, FinishReason | None]:
-        """The first token, from the rows of the prefill."""
+        ``alone``: no request runs. A target that is not resumable caches all prompts at once.
+        """
+        target, whole = self._target, not any(request.done for request in joining)
+        left = [request.left for request in joining]
+        if isinstance(target, ResumableTarget):
+            piece = None if alone or self._tuner is None else self._tuner.prompt_piece()
+            counts = shared_out(left, ALONE if alone else piece or PIECE)
+        else:
+            counts = left
+        served = [(r, n) for r, n in zip(joining, counts, strict=True) if n]
+        slots = [r.sequence.slot for r, _ in served]
+        pieces = [r.piece(n) for r, n in served]
+        if isinstance(target, ResumableTarget) and (not whole or counts != left):
+            prompts = [len(r.sequence.request.ids) for r, _ in served]
+            rows = target.prefill_piece(slots, pieces, self._needs, prompts)
+        else:
+            rows = target.prefill(slots, pieces, self._needs)
+        for (request, n), found in zip(served, rows, strict=True):
+            request.add(n, found)
+        return [request for request in joining if not request.left]
+
+    def begin(self, joined: JoiningRequest) -> tuple[Delta, FinishReason | None]:
+        """The first token of a request whose prompt is cached."""
+        sequence, rows = joined.sequence, joined.output(prompt_rows=self._needs.prompt_rows)
         request, slot = sequence.request, sequence.slot
         # It follows a tree that is the prompt's last token alone.
         last = TreeBuilder(request.ids[-1]).build()
@@ -76,6 +97,8 @@ class Phases:
         first = p.draw(ROOT, sequence.noise)
         ids = np.array(request.ids, dtype=np.int64)
         begun = Prefill(ids, first, rows, request.namespace)
+        if sequence.rows is not None:
+            sequence.rows.begin(rows)
         for drafter, share in self._shares:
             drafter.begin(slot, share.of(begun))
         if request.observer is not None:
@@ -166,6 +189,8 @@ class Phases:
                     if s.request.observer is not None:
                         s.request.observer(outcome)
                     s.state = self._policy.learn(s.state, outcome)
+                    if s.rows is not None:
+                        s.rows.add(outcome.rows, outcome.path)
         batch.watch.lap("learn")
         if self._tuner is None:
             return [None] * len(outcomes)
@@ -176,6 +201,11 @@ class Phases:
         predictions = self._tuner.observe(StepReport(bids, outcomes, batch.watch.times))
         batch.watch.lap("learn")
         return predictions
+
+    @property
+    def needs(self) -> Needs:
+        """What the drafters and the policy need of the target."""
+        return self._needs
 
     @property
     def beside(self) -> bool:

@@ -15,6 +15,7 @@ from draftwood.engine.logprobs import TokenLogprob, token_logprobs
 from draftwood.engine.request import Completion, Delta, FinishReason, Request, failure
 from draftwood.engine.stats import Tally
 from draftwood.engine.stop import StopMatcher
+from draftwood.engine.token_rows import TokenRows
 from draftwood.protocols import Growth, RequestLoad
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
@@ -60,6 +61,7 @@ class RunningRequest:
         self.request = request
         self.limit = limit
         self.slot = -1
+        self.rows: TokenRows | None = None
         self.state: Any = None
         self.tokens: list[int] = []
         given = request.sampler

@@ -238,3 +238,7 @@ class Tuner(Protocol):
     def observe(self, report: StepReport) -> list[Prediction | None]:
         """Learn from a step; returns the prediction for each request, None without a bid."""
         ...
+
+    def prompt_piece(self) -> int | None:
+        """Prompt tokens to cache between two steps of the requests that run; None: not known."""
+        return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,6 +147,24 @@ class TargetInfo:
     config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
+@dataclass(frozen=True, eq=False)
+class SavedTokens:
+    """Keys and values of a text's first tokens, copied out of a cache.
+
+    Attributes:
+        length: tokens.
+        tensors: as the cache groups them, with ``length`` entries each.
+    """
+
+    length: int
+    tensors: tuple[torch.Tensor, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all tensors."""
+        return sum(tensor.numel() * tensor.itemsize for tensor in self.tensors)
+
+
 class Submitted(Protocol):
     """A forward that the device may still be running."""
 
@@ -227,4 +245,36 @@ class Target(Protocol):
 
     def lm_head(self) -> torch.nn.Module | None:
         """The module that turns the last hidden states into logits; None if it has no such part."""
+        ...
+
+
+@runtime_checkable
+class ResumableTarget(Target, Protocol):
+    """A target that caches a prompt in pieces, and can begin with tokens that were cached before.
+
+    The slot's cached tokens come before those that :meth:`Target.prefill` is given.
+    """
+
+    def prefill_piece(
+        self,
+        slots: Sequence[int],
+        pieces: Sequence[Sequence[int]],
+        needs: Needs,
+        prompts: Sequence[int],
+    ) -> list[TargetOutput]:
+        """Cache the next tokens of each prompt; outputs as of :meth:`Target.prefill`.
+
+        ``prompts`` are the lengths of the whole prompts: some rotary embeddings depend on them.
+        """
+        ...
+
+    def saved(self, slot: int, length: int) -> SavedTokens | None:
+        """A copy of a slot's first tokens.
+
+        None if their keys depend on how long the text is.
+        """
+        ...
+
+    def restore(self, slot: int, saved: SavedTokens, length: int) -> None:
+        """Begin an empty slot with the first of the saved tokens."""
         ...

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from transformers import Cache
 
 from draftwood.errors import DraftwoodError
+from draftwood.protocols import SavedTokens
 
 _GRAIN = 64
 
@@ -140,6 +141,24 @@ class KVCache(Cache):
         first, second = self.row(one), self.row(other)
         self._row[one], self._row[other] = second, first
         self._slots[first], self._slots[second] = other, one
+
+    @torch.inference_mode()
+    def saved(self, slot: int, length: int) -> SavedTokens:
+        """A copy of the first entries of a slot, each tensor ``[n, length, H, D]``."""
+        row = self.row(slot)
+        return SavedTokens(
+            length, tuple(tensor[:, row, :length].clone() for tensor in self.tensors)
+        )
+
+    @torch.inference_mode()
+    def restore(self, slot: int, saved: SavedTokens, length: int) -> None:
+        """Begin an empty slot with the first ``length`` saved entries."""
+        self.reserve(0, length)
+        row = self.row(slot)
+        for tensor, kept in zip(self.tensors, saved.tensors, strict=True):
+            tensor[:, row, :length] = kept[:, :length]
+        self._lengths[row] = length
+        self._touched[row] = max(self._touched[row], length)
 
     # --- one forward ------------------------------------------------------------------------------
 

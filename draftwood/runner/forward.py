@@ -96,7 +96,7 @@ class ForwardPass:
         self._model = model
         self._direct_calls = direct_calls or DirectCalls()
         self._fused_layers = fused_layers or FusedLayers()
-        self._needs_extents = needs_extents
+        self.needs_extents = needs_extents
         self._staging = Staging(device)
         self._ramps = Ramps()
 
@@ -269,7 +269,7 @@ class ForwardPass:
     def _extents(
         self, counts: Sequence[int], min_extents: Sequence[int]
     ) -> AbstractContextManager[None]:
-        if not self._needs_extents:
+        if not self.needs_extents:
             return nullcontext()
         extents = self._positions + 1
         if min_extents:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from draftwood.copies import Staging
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Needs, Submitted, TargetInfo, TargetOutput
+from draftwood.protocols import Needs, SavedTokens, Submitted, TargetInfo, TargetOutput
 from draftwood.runner.cpu.int8 import Int8Linear
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.eager import is_compiled
@@ -191,6 +191,24 @@ class Runner:
             self._forward_pass, needs, self.chunk, self.info.vocab_size, self.plain_topk
         )
         return prefill.run(given)
+
+    def prefill_piece(
+        self,
+        slots: Sequence[int],
+        pieces: Sequence[Sequence[int]],
+        needs: Needs,
+        prompts: Sequence[int],
+    ) -> list[TargetOutput]:
+        """See :class:`draftwood.protocols.ResumableTarget`."""
+        return self.prefill(slots, pieces, needs, min_extents=prompts)
+
+    def saved(self, slot: int, length: int) -> SavedTokens | None:
+        """See :class:`draftwood.protocols.ResumableTarget`."""
+        return None if self._forward_pass.needs_extents else self.cache.saved(slot, length)
+
+    def restore(self, slot: int, saved: SavedTokens, length: int) -> None:
+        """See :class:`draftwood.protocols.ResumableTarget`."""
+        self.cache.restore(slot, saved, length)
 
     def forward(
         self,

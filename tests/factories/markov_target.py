@@ -26,6 +26,7 @@ from draftwood.protocols import (
     DraftHead,
     DraftModel,
     Needs,
+    SavedTokens,
     Target,
     TargetInfo,
     TargetOutput,
@@ -147,6 +148,7 @@ class MarkovTarget:
         self.info = TargetInfo(vocab_size, context_limit, 1, 1, torch.device("cpu"), torch.float32)
         self.cached: dict[int, list[int]] = {}
         self.forwards = 0
+        self.pieces: list[int] = []
         self._last: dict[int, TokenTree] = {}
 
     def logits(self, tokens: Sequence[int]) -> torch.Tensor:
@@ -178,15 +180,34 @@ class MarkovTarget:
         assert not hidden
         found = []
         for slot, prompt in zip(slots, prompts, strict=True):
-            self.cached[slot] = list(prompt)
-            first = 1 if needs.prompt_rows else len(prompt)
-            logits = torch.stack([self.logits(prompt[:n]) for n in range(first, len(prompt) + 1)])
+            before = len(self.cached[slot])
+            text = self.cached[slot] = [*self.cached[slot], *prompt]
+            first = before + 1 if needs.prompt_rows else len(text)
+            logits = torch.stack([self.logits(text[:n]) for n in range(first, len(text) + 1)])
             rows = self._rows(logits, needs)
-            features = self._features([prompt[:n] for n in range(1, len(prompt) + 1)], needs)
+            features = self._features([text[:n] for n in range(before + 1, len(text) + 1)], needs)
             found.append(
                 TargetOutput(logits[-1:], rows.argmax, rows.top_tokens, rows.top_probs, features)
             )
         return found
+
+    def prefill_piece(
+        self,
+        slots: Sequence[int],
+        pieces: Sequence[Sequence[int]],
+        needs: Needs,
+        prompts: Sequence[int],
+    ) -> list[TargetOutput]:
+        assert all(n > 0 for n in prompts)
+        self.pieces += [len(piece) for piece in pieces]
+        return self.prefill(slots, pieces, needs)
+
+    def saved(self, slot: int, length: int) -> SavedTokens | None:
+        return SavedTokens(length, (torch.tensor(self.cached[slot][:length]),))
+
+    def restore(self, slot: int, saved: SavedTokens, length: int) -> None:
+        assert not self.cached[slot]
+        self.cached[slot] = saved.tensors[0][:length].tolist()
 
     def submit(
         self,

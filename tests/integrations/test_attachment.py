@@ -120,3 +120,17 @@ def test_settings_are_not_mixed_up() -> None:
             **KWARGS,
         )
     assert steps[0] == steps[2] != steps[1]
+
+
+def test_later_calls_compute_only_what_is_new() -> None:
+    model = tiny_llama(context=256)
+    text = torch.tensor([[5, *range(9, 59)]])
+    for turn in range(3):
+        expected = greedy_tokens(model, text, 12)
+        runner = attachment_of(model)
+        tokens: Any = generate(model, text, "goose", **KWARGS, prefix_cache="1MB")
+        assert tokens[0].tolist() == expected
+        [(engine, _)] = runner._engines.values()
+        assert engine._prefixes is not None
+        assert engine._prefixes.reused == sum(51 + 14 * t - 3 for t in range(1, turn + 1))
+        text = torch.cat([tokens, torch.tensor([[11, 12]])], dim=1)

@@ -73,9 +73,10 @@ class CustomGenerate:
         on_tokens: OnTokens | None = None,
         on_finish: OnFinish | None = None,
         tokenizer: PreTrainedTokenizerBase | None = None,
+        prefix_cache: int | str | None = None,
         **model_kwargs: Any,
     ) -> Generated:
-        """Decode for ``generate``, which passes ``on_tokens`` and ``on_finish`` on.
+        """Decode for ``generate``, which passes ``on_tokens``, ``on_finish`` and the rest on.
 
         ``generate``'s ``streamer`` works too, and is ended even if decoding fails.
 
@@ -89,6 +90,7 @@ class CustomGenerate:
             on_finish: called with the finished rows, in order, with their statistics.
             tokenizer: decodes the text that ``on_tokens`` and ``on_finish`` get; without one the
                 text is empty.
+            prefix_cache: see :func:`generate`.
             model_kwargs: the arguments that ``generate`` prepared for the model.
 
         Raises:
@@ -114,7 +116,9 @@ class CustomGenerate:
                     on_tokens(delta)
 
             attachment = attachment_of(model)
-            with attachment.engine(self.key, self.spelling, self.method, tokenizer) as engine:
+            with attachment.engine(
+                self.key, self.spelling, self.method, tokenizer, prefix_cache
+            ) as engine:
                 engine.tokenizer = tokenizer
                 completions = call.finish(_decode(engine, call.requests(), report), tokenizer)
         finally:
@@ -176,6 +180,7 @@ def generate(
     streamer: BaseStreamer | None = None,
     on_tokens: OnTokens | None = None,
     on_finish: OnFinish | None = None,
+    prefix_cache: int | str | None = None,
     **kwargs: Any,
 ) -> Generated:
     """``model.generate`` with a Draftwood method, for prompts in any form.
@@ -191,6 +196,9 @@ def generate(
             ended even if decoding fails. For one sequence.
         on_tokens: called with new tokens as they are committed; ``request_id`` is the row.
         on_finish: called with the finished rows, in order, with their statistics.
+        prefix_cache: most bytes of finished texts whose keys and values are kept for later calls
+            with the same method, or a text such as ``"1GB"``; None: none. A prompt that begins like
+            one of them computes only what is new.
         kwargs: further arguments of ``model.generate``.
 
     Returns:
@@ -218,6 +226,7 @@ def generate(
             streamer=ending,
             on_tokens=on_tokens,
             on_finish=on_finish,
+            prefix_cache=prefix_cache,
         )
         return generated
     finally:

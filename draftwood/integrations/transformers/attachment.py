@@ -22,7 +22,7 @@ _attaching = Lock()
 
 
 class Attachment:
-    """A model's engines, one per method.
+    """A model's engines, one per method and prefix cache.
 
     One call at a time may use them; calls from other threads wait.
     """
@@ -40,6 +40,7 @@ class Attachment:
         spelling: str,
         method: Method,
         tokenizer: PreTrainedTokenizerBase | None = None,
+        prefix_cache: int | str | None = None,
     ) -> Iterator[Engine]:
         """The engine of ``method``, for the duration of a call.
 
@@ -48,15 +49,17 @@ class Attachment:
             spelling: the method in messages.
             method: for a new engine.
             tokenizer: the model's, if known; those of draft models are compared with it.
+            prefix_cache: as :class:`draftwood.Engine` takes it.
 
         Raises:
             DraftwoodError: this thread is inside a call of the same engine, e.g. in a callback.
         """
+        key = (key, prefix_cache)
         with self._turn:
             engine, drafts = self._engines.get(key, (None, []))
             self._host.tokenizer = tokenizer or self._host.tokenizer
             if engine is None or drafts != _drafts(method):
-                engine = Engine(self.runner, method, host=self._host)
+                engine = Engine(self.runner, method, host=self._host, prefix_cache=prefix_cache)
                 # A draft model may be detached before the next call.
                 self._engines[key] = engine, _drafts(method)
             if engine.busy:

@@ -67,6 +67,12 @@ _FORGOTTEN = 0.05
 """Weight of the first average of a drafter that was not asked, a step: it is asked again some day,
 even if it did not pay."""
 
+_SMALLEST_PIECE, _LARGEST_PIECE = 32, 2048
+"""Bounds of the prompt tokens that are cached between two steps."""
+
+_DEAREST = 1.25
+"""Cost of a token in such a piece, relative to one in a large forward, at most."""
+
 _PAYS = 0.01
 """Least net gain of drafting over plain decoding, in expected tokens a request."""
 
@@ -219,6 +225,20 @@ class AutoTuner(Tuner):
     def _forward(self, nodes: int) -> float:
         """Seconds of the target's forward over the roots and so many drafted nodes."""
         return self._now.target.seconds(self.batch + nodes, self._context, self.batch)
+
+    def prompt_piece(self) -> int:
+        """See :class:`draftwood.protocols.Tuner`.
+
+        The smallest piece that takes no less than a step, and whose tokens cost little more than
+        those of a large one. So those that run get half of the time, or more.
+        """
+        curve, piece = self._now.target, _SMALLEST_PIECE
+        while piece < _LARGEST_PIECE and (
+            curve.seconds(piece) > _DEAREST * curve.slope * piece
+            or curve.seconds(piece) < self._plain
+        ):
+            piece *= 2
+        return piece
 
     def observe(self, report: StepReport) -> list[Prediction | None]:
         """See :class:`draftwood.protocols.Tuner`."""

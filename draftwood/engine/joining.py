@@ -1,0 +1,65 @@
+"""Requests that join: their prompts are cached in pieces, between the steps of those that run.
+
+A long prompt so holds the others up for one piece at a time. Knows no target.
+"""
+
+from collections.abc import Sequence
+
+from draftwood.engine.sequence import RunningRequest
+from draftwood.engine.token_rows import joined
+from draftwood.protocols import TargetOutput
+
+ALONE = 1 << 13
+"""Prompt tokens to cache at once while no request runs: their activations take memory."""
+
+PIECE = 256
+"""Prompt tokens to cache between two steps, where the cost of a forward is not known."""
+
+
+class JoiningRequest:
+    """A request whose prompt is being cached.
+
+    Args:
+        sequence: the request, with a slot.
+        done: tokens that the slot holds already.
+        rows: output of these.
+    """
+
+    def __init__(
+        self, sequence: RunningRequest, done: int = 0, rows: TargetOutput | None = None
+    ) -> None:
+        self.sequence = sequence
+        self.done = done
+        self._parts = [] if rows is None else [rows]
+
+    @property
+    def left(self) -> int:
+        """Tokens that are not cached yet."""
+        return len(self.sequence.request.ids) - self.done
+
+    def piece(self, tokens: int) -> Sequence[int]:
+        """The next tokens of the prompt."""
+        return self.sequence.request.ids[self.done : self.done + tokens]
+
+    def add(self, tokens: int, rows: TargetOutput) -> None:
+        """Count tokens that were cached, with their output."""
+        self.done += tokens
+        self._parts.append(rows)
+
+    def output(self, *, prompt_rows: bool) -> TargetOutput:
+        """The output of the whole prompt; ``prompt_rows``: with the top-k of all positions."""
+        return joined(self._parts, prompt_rows=prompt_rows)
+
+
+def shared_out(left: Sequence[int], budget: int) -> list[int]:
+    """How many tokens of each prompt are next; those that came first are served first.
+
+    Args:
+        left: tokens of each prompt that are not cached.
+        budget: most tokens in all.
+    """
+    found = []
+    for tokens in left:
+        found.append(min(tokens, budget))
+        budget -= found[-1]
+    return found

@@ -1,0 +1,123 @@
+"""Keys and values of finished texts, for later prompts that begin in the same way.
+
+A text is kept whole, as a copy of its own length outside of the running requests' cache. The texts
+used least recently make room for others.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engine.token_rows import rows_bytes
+from draftwood.protocols import SavedTokens, TargetOutput
+
+SHORTEST = 16
+"""Tokens below which a common prefix is computed again: as cheap as copying it."""
+
+_TEXTS = 1024
+"""Most texts, however short: a prompt is compared with all that begin as it does."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prefix:
+    """A text with its keys and values.
+
+    Attributes:
+        tokens: int64 ``[n]``.
+        saved: keys and values of these.
+        rows: output of the target at these, if drafters need it.
+    """
+
+    tokens: NDArray[np.int64]
+    saved: SavedTokens
+    rows: TargetOutput | None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the text takes."""
+        rows = 0 if self.rows is None else rows_bytes(self.rows)
+        return self.tokens.nbytes + self.saved.bytes + rows
+
+
+class PrefixCache:
+    """The kept texts, by namespace and first tokens.
+
+    Args:
+        most: bytes of all texts.
+
+    Attributes:
+        bytes: of the texts that are kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.bytes = 0
+        self._most = most
+        self._kept: OrderedDict[int, Prefix] = OrderedDict()
+        self._alike: dict[tuple[str, bytes], list[int]] = {}
+        self._keys: dict[int, tuple[str, bytes]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def longest(
+        self, ids: Sequence[int] | NDArray[np.int64], namespace: str
+    ) -> tuple[Prefix | None, int]:
+        """The kept text that shares the most first tokens with ``ids``, and how many.
+
+        It counts as used. None and 0 if no text shares :data:`SHORTEST` tokens.
+        """
+        given = np.asarray(ids, dtype=np.int64)
+        alike = self._alike.get(_key(given, namespace), ())
+        if not alike:
+            return None, 0
+        shared = [common(self._kept[number].tokens, given) for number in alike]
+        best = int(np.argmax(shared))
+        self._kept.move_to_end(alike[best])
+        return self._kept[alike[best]], shared[best]
+
+    def add(self, prefix: Prefix, namespace: str) -> None:
+        """Keep a text, in the place of those that it continues.
+
+        A text that is too short, or takes more than all bytes, is not kept.
+        """
+        key = _key(prefix.tokens, namespace)
+        for number in [*self._alike.get(key, ())]:
+            old = self._kept[number].tokens
+            if common(old, prefix.tokens) == len(old):
+                self._drop(number)
+        if len(prefix.tokens) < SHORTEST or prefix.bytes > self._most:
+            return
+        self.bytes += prefix.bytes
+        self._kept[self._count] = prefix
+        self._keys[self._count] = key
+        self._alike.setdefault(key, []).append(self._count)
+        self._count += 1
+        while self.bytes > self._most or len(self._kept) > _TEXTS:
+            self._drop(next(iter(self._kept)))
+
+    def clear(self) -> None:
+        """Forget all texts."""
+        for number in [*self._kept]:
+            self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        self.bytes -= self._kept.pop(number).bytes
+        key = self._keys.pop(number)
+        self._alike[key].remove(number)
+        if not self._alike[key]:
+            del self._alike[key]
+
+
+def common(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+    """How many first tokens two texts share."""
+    n = min(len(one), len(other))
+    different = one[:n] != other[:n]
+    return int(different.argmax()) if different.any() else n
+
+
+def _key(tokens: NDArray[np.int64], namespace: str) -> tuple[str, bytes]:
+    return namespace, tokens[:SHORTEST].tobytes()

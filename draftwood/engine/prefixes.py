@@ -1,0 +1,114 @@
+"""Begins requests with tokens that are cached already, and keeps those of requests that end.
+
+The tokens come from a finished text, or from a request that runs. Both must be of the same
+namespace. A request whose prompt begins like one that is being cached waits for that one.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.engine.joining import JoiningRequest
+from draftwood.engine.prefix_cache import SHORTEST, Prefix, PrefixCache, common
+from draftwood.engine.sequence import RunningRequest
+from draftwood.engine.token_rows import TokenRows, first_rows
+from draftwood.protocols import Needs, ResumableTarget, SavedTokens, TargetOutput
+
+
+class Prefixes:
+    """The prefixes of one engine's requests.
+
+    Args:
+        target: whose cache the tokens are in.
+        needs: of the drafters.
+        most: bytes of finished texts to keep.
+
+    Attributes:
+        queried: prompt tokens of all requests that began.
+        reused: those of them that were not computed.
+    """
+
+    def __init__(self, target: ResumableTarget, needs: Needs, most: int) -> None:
+        self.queried = self.reused = 0
+        self._target = target
+        self._needs = needs
+        self._cache = PrefixCache(most)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the finished texts that are kept."""
+        return self._cache.bytes
+
+    def arrives(self, sequence: RunningRequest, joining: Iterable[JoiningRequest]) -> bool:
+        """Whether a request had better wait: another one is just caching its first tokens."""
+        request = sequence.request
+        ids = np.asarray(request.ids, dtype=np.int64)
+        coming = max(
+            (
+                common(np.asarray(other.sequence.request.ids, dtype=np.int64), ids)
+                for other in joining
+                if other.sequence.request.namespace == request.namespace
+            ),
+            default=0,
+        )
+        return coming >= SHORTEST and coming > self._cache.longest(ids, request.namespace)[1]
+
+    def begin(self, sequence: RunningRequest, running: Iterable[RunningRequest]) -> JoiningRequest:
+        """Put the first tokens into the request's slot, as far as they are cached."""
+        request = sequence.request
+        sequence.rows = TokenRows(self._needs)
+        ids = np.asarray(request.ids, dtype=np.int64)
+        self.queried += len(ids)
+        # The logits of the last token are not kept, and are needed.
+        most = len(ids) - 1
+        kept, length = self._cache.longest(ids, request.namespace)
+        length = min(length, most)
+        best: RunningRequest | None = None
+        for other in running:
+            if other.request.namespace == request.namespace:
+                shared = min(common(self._cached(other), ids), most)
+                if shared > length:
+                    best, length = other, shared
+        if length < SHORTEST:
+            return JoiningRequest(sequence)
+        found: tuple[SavedTokens | None, TargetOutput | None] = (None, None)
+        if best is not None and best.rows is not None:
+            found = self._target.saved(best.slot, length), best.rows.first(length)
+        elif kept is not None:
+            rows = kept.rows
+            if rows is not None:
+                rows = first_rows(rows, length, prompt_rows=self._needs.prompt_rows)
+            found = kept.saved, rows
+        saved, rows = found
+        if saved is None:
+            return JoiningRequest(sequence)
+        self._target.restore(sequence.slot, saved, length)
+        self.reused += length
+        return JoiningRequest(sequence, length, rows)
+
+    def keep(self, sequence: RunningRequest) -> None:
+        """Keep the tokens of a request that has ended, before its slot is released."""
+        if sequence.rows is None or not sequence.tokens:
+            return
+        tokens = self._cached(sequence)
+        namespace = sequence.request.namespace
+        if len(tokens) < SHORTEST or self._cache.longest(tokens, namespace)[1] == len(tokens):
+            return
+        saved = self._target.saved(sequence.slot, len(tokens))
+        if saved is not None:
+            rows = sequence.rows.first(len(tokens))
+            self._cache.add(Prefix(tokens.copy(), saved, rows), namespace)
+
+    def clear(self) -> None:
+        """Forget all finished texts."""
+        self._cache.clear()
+
+    def _cached(self, sequence: RunningRequest) -> NDArray[np.int64]:
+        """The request's tokens that are in the cache.
+
+        The newest token is not; those behind the end of a request may be.
+        """
+        text = sequence.history.view()[0].numpy()
+        cached: NDArray[np.int64] = text[: self._target.length(sequence.slot)]
+        return cached

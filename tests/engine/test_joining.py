@@ -1,0 +1,126 @@
+"""Prompts are cached in pieces between the steps of requests that run."""
+
+import pytest
+
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.live import LiveCosts
+from draftwood.engine.engine import Engine
+from draftwood.engine.joining import PIECE, shared_out
+from draftwood.engine.request import Delta, Event, Finished, Request
+from draftwood.methods import method
+from draftwood.policies.auto.calibration import Calibration
+from draftwood.policies.auto.tuner import AutoTuner
+from draftwood.protocols import RequestLoad
+from draftwood.runner.attach import attach
+from draftwood.runner.recompute import RecomputingRunner
+from tests.factories.markov_target import FakeHost, MarkovTarget
+from tests.factories.tiny_llama import tiny_llama
+
+PROMPT = (3, 1, 4, 1, 5, 9, 2, 6)
+LONG = tuple(1 + i * i % 11 for i in range(3 * PIECE + 7))
+
+
+def engine_of(target: MarkovTarget, name: str = "goose") -> Engine:
+    return Engine(target, method(name), host=FakeHost(target.info))
+
+
+def tokens_of(events: list[Event], number: int) -> list[int]:
+    return [
+        token
+        for event in events
+        if isinstance(event, Delta) and event.request_id == number
+        for token in event.tokens
+    ]
+
+
+@pytest.mark.parametrize("name", ["ar", "goose", "talon", "eagle3", "auto", "tr"])
+def test_a_long_prompt_joins_between_the_steps_of_others(name: str) -> None:
+    target = MarkovTarget(context_limit=4096)
+    engine = engine_of(target, name)
+    running = engine.add(Request(PROMPT, 300))
+    engine.step()
+    late = engine.add(Request(LONG, 30))
+    target.pieces.clear()
+    between = 0
+    events: list[Event] = []
+    while not tokens_of(events, late):
+        found = engine.step()
+        events += found
+        assert tokens_of(found, running), "the one that runs gets a token in every step"
+        between += 1
+    assert between == len(target.pieces) >= (2 if name == "auto" else 3)
+    assert sum(target.pieces) == len(LONG)
+    while engine.busy:
+        events += engine.step()
+    done = {e.request_id: e.completion for e in events if isinstance(e, Finished)}
+    assert done[running].tokens == target.greedy(PROMPT, 300)
+    assert done[late].tokens == target.greedy(LONG, 30)
+    # Drafters have learnt from the prompt as if it had been cached at once.
+    alone = engine_of(MarkovTarget(context_limit=4096), name).generate([Request(LONG, 30)])[0]
+    if name != "auto":  # its trees depend on the batch
+        assert done[late].tally.steps == alone.tally.steps
+
+
+def test_prompts_are_cached_at_once_while_none_runs() -> None:
+    target = MarkovTarget(context_limit=4096)
+    engine = engine_of(target)
+    done = engine.generate([Request(LONG, 5), Request(PROMPT, 5), Request(LONG[1:], 5)])
+    assert [c.tokens for c in done] == [target.greedy(p, 5) for p in (LONG, PROMPT, LONG[1:])]
+    assert not target.pieces
+
+
+def test_a_request_that_joins_may_be_cancelled() -> None:
+    target = MarkovTarget(context_limit=4096)
+    engine = engine_of(target)
+    engine.add(Request(PROMPT, 20))
+    engine.step()
+    late = engine.add(Request(LONG, 30))
+    engine.step()
+    ended = engine.cancel(late)
+    assert ended is not None
+    assert (ended.completion.reason, ended.completion.tokens) == ("cancelled", ())
+    assert len(target.cached) == 1
+    assert next(e for e in engine.stream([]) if isinstance(e, Finished)).completion.tokens == (
+        target.greedy(PROMPT, 20)
+    )
+
+
+def test_those_that_came_first_are_served_first() -> None:
+    assert shared_out([5, 7, 9], 100) == [5, 7, 9]
+    assert shared_out([5, 7, 9], 8) == [5, 3, 0]
+    assert shared_out([5], 2) == [2]
+
+
+def tuner_of(first: float, token: float) -> AutoTuner:
+    """A forward over n tokens takes ``first + n * token`` seconds."""
+    curve = Curve((1, 1001), (first + token, first + 1001 * token))
+    tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(target=curve)))
+    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)], queued=False)
+    return tuner
+
+
+def test_a_piece_is_as_large_as_makes_its_tokens_cheap() -> None:
+    # 1.25 times the slope is reached at four times first / token.
+    assert tuner_of(16.0, 1.0).prompt_piece() == 64
+    assert tuner_of(17.0, 1.0).prompt_piece() == 128
+    assert tuner_of(1.0, 1.0).prompt_piece() == 32
+    assert tuner_of(1e6, 1.0).prompt_piece() == 2048
+
+
+@pytest.mark.parametrize("name", ["goose", "eagle3"])
+def test_pieces_of_a_model(name: str) -> None:
+    model = tiny_llama(context=2048)
+    prompt = [7 + i * i % 50 for i in range(600)]
+    runner = attach(model)
+    assert not isinstance(runner, RecomputingRunner)
+    engine = Engine(runner, method("goose"))
+    [alone] = engine.generate([Request(prompt, 12, eos=())])
+    engine.add(Request(prompt[:9], 40, eos=()))
+    engine.step()
+    late = engine.add(Request(prompt, 12, eos=()))
+    events = []
+    while engine.busy:
+        events += engine.step()
+    done = {e.request_id: e.completion for e in events if isinstance(e, Finished)}
+    assert done[late].tokens == alone.tokens
+    runner.detach()

@@ -1,0 +1,194 @@
+"""Prompts that begin like a text that was cached are cached from there on."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood.engine.engine import Engine
+from draftwood.engine.prefix_cache import SHORTEST, Prefix, PrefixCache, common
+from draftwood.engine.request import Completion, Delta, Finished, Request
+from draftwood.errors import DraftwoodError
+from draftwood.methods import method
+from draftwood.protocols import SavedTokens
+from draftwood.runner.attach import attach
+from draftwood.sampling.sampler import SamplingParams
+from tests.factories.markov_target import FakeHost, MarkovTarget
+from tests.factories.tiny_llama import tiny_llama
+
+TEXT = tuple(1 + i * i % 11 for i in range(40))
+
+
+def engine_of(target: MarkovTarget, name: str, **options: Any) -> Engine:
+    options = {"prefix_cache": "1MB"} | options
+    return Engine(target, method(name), host=FakeHost(target.info), **options)
+
+
+def reused(engine: Engine) -> int:
+    assert engine._prefixes is not None
+    return engine._prefixes.reused
+
+
+@pytest.mark.parametrize("name", ["ar", "goose", "talon", "eagle3", "tr", "auto", "medusa"])
+def test_the_next_turn_computes_only_what_is_new(name: str) -> None:
+    counts = []
+    for kept in ("1MB", None):
+        target = MarkovTarget(context_limit=1024)
+        engine = engine_of(target, name, prefix_cache=kept)
+        text, before = TEXT, 0
+        for turn in range(3):
+            answer = engine.generate([Request(text, 20)])[0]
+            assert answer.tokens == target.greedy(text, 20)
+            if name != "auto":  # its trees depend on times
+                counts.append((turn, answer.tally.steps, answer.tally.drafted))
+            if kept and turn:
+                # All but the newest token of the turn before, or what came beyond its end.
+                assert len(text) - 4 <= reused(engine) - before <= len(text) - 3
+            before = reused(engine) if kept else 0
+            text = (*text, *answer.tokens, 3, 1, 4)
+    # Drafters begin as they do after the whole prompt.
+    assert counts[: len(counts) // 2] == counts[len(counts) // 2 :]
+
+
+def test_several_answers_to_one_prompt_share_it() -> None:
+    target = MarkovTarget(context_limit=1024)
+    engine = engine_of(target, "goose")
+    requests = [Request(TEXT, 20, SamplingParams(1.0, seed=seed)) for seed in range(4)]
+    found = engine.generate(requests)
+    assert reused(engine) == 3 * (len(TEXT) - 1)
+    plain = engine_of(MarkovTarget(context_limit=1024), "ar", prefix_cache=None)
+    assert [c.tokens for c in found] == [c.tokens for c in plain.generate(requests)]
+    assert len({c.tokens for c in found}) > 1
+
+
+def test_namespaces_share_nothing() -> None:
+    engine = engine_of(MarkovTarget(context_limit=1024), "goose")
+    engine.generate([Request(TEXT, 20, namespace="one")])
+    engine.generate([Request(TEXT, 20, namespace="other")])
+    assert reused(engine) == 0
+    engine.generate([Request(TEXT, 20, namespace="one")])
+    assert reused(engine) == len(TEXT) - 1
+
+
+def test_short_prompts_share_nothing() -> None:
+    engine = engine_of(MarkovTarget(), "goose")
+    engine.generate([Request(TEXT[: SHORTEST - 1], 20)] * 2)
+    assert reused(engine) == 0
+
+
+def test_cancelled_requests_are_kept_and_failed_ones_are_not() -> None:
+    class Failing(MarkovTarget):
+        fails = False
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            if self.fails:
+                raise RuntimeError("out of memory")
+            return super().forward(*args, **kwargs)
+
+    target = Failing(context_limit=1024)
+    engine = engine_of(target, "ar")
+    target.fails = True
+    with pytest.raises(RuntimeError):
+        engine.generate([Request(TEXT, 20)])
+    target.fails = False
+    list(engine.step())
+    number = engine.add(Request(TEXT, 20))
+    engine.step()
+    assert reused(engine) == 0
+    engine.cancel(number)
+    engine.generate([Request(TEXT, 20)])
+    assert reused(engine) == len(TEXT) - 1
+
+
+def prefix(*tokens: int, size: int = 100) -> Prefix:
+    keys = torch.zeros(size, dtype=torch.uint8)
+    return Prefix(np.array(tokens, dtype=np.int64), SavedTokens(len(tokens), (keys,)), None)
+
+
+def test_the_least_recently_used_texts_go_first() -> None:
+    texts = [tuple(range(n, n + SHORTEST)) for n in range(4)]
+    one = 100 + 8 * SHORTEST
+    cache = PrefixCache(3 * one)
+    for text in texts[:3]:
+        cache.add(prefix(*text), "")
+    assert (len(cache), cache.bytes) == (3, 3 * one)
+    cache.longest(texts[0], "")
+    cache.add(prefix(*texts[3]), "")
+    assert [cache.longest(text, "")[1] for text in texts] == [SHORTEST, 0, SHORTEST, SHORTEST]
+    cache.add(prefix(*range(50, 50 + SHORTEST), size=4 * one), "")
+    assert (len(cache), cache.bytes) == (3, 3 * one)
+    cache.clear()
+    assert (len(cache), cache.bytes) == (0, 0)
+
+
+def test_a_text_that_goes_on_replaces_its_beginning() -> None:
+    cache = PrefixCache(10_000)
+    cache.add(prefix(*range(20)), "")
+    cache.add(prefix(*range(20)), "other")
+    cache.add(prefix(*range(18), 99, 98), "")
+    cache.add(prefix(*range(25)), "")
+    assert len(cache) == 3
+    assert cache.longest(range(30), "")[1] == 25
+    assert cache.longest([*range(18), 99, 1], "")[1] == 19
+    assert cache.longest(range(30), "other")[1] == 20
+
+
+def test_common() -> None:
+    assert common(np.array([1, 2, 3]), np.array([1, 2, 4, 5])) == 2
+    assert common(np.array([1, 2]), np.array([1, 2, 4, 5])) == 2
+    assert common(np.array([], dtype=np.int64), np.array([1])) == 0
+
+
+@pytest.mark.parametrize("name", ["ar", "goose", "auto", "talon", "traversal"])
+def test_chats_with_a_model(name: str) -> None:
+    """Turns of four chats, interleaved, sampled and greedy: the tokens are plain decoding's."""
+    runner = attach(tiny_llama(context=2048))
+    given = {"draft": tiny_llama(seed=1, context=2048)} if name in ("talon", "traversal") else {}
+    engine = Engine(runner, method(name, **given), prefix_cache="50MB")
+    plain = Engine(runner, method("ar"))
+    texts = [[5 + chat, *range(9, 60)] for chat in range(4)]
+    for turn in range(3):
+        requests = [
+            Request(
+                text,
+                15,
+                SamplingParams(float(chat % 2 and name != "traversal"), seed=turn),
+                eos=(),
+                namespace=str(chat // 2),
+            )
+            for chat, text in enumerate(texts)
+        ]
+        found = [c.tokens for c in engine.generate(requests)]
+        assert found == [c.tokens for c in plain.generate(requests)]
+        texts = [[*text, *new, 11, 12] for text, new in zip(texts, found, strict=True)]
+    # Two turns after the first one, of which only the newest token and two more are computed.
+    assert reused(engine) >= 4 * (52 + 14 + 52 + 31)
+    runner.detach()
+
+
+def test_a_running_request_lends_its_prompt() -> None:
+    target = MarkovTarget(context_limit=1024)
+    engine = engine_of(target, "goose")
+    first = engine.add(Request(TEXT, 30))
+    engine.step()
+    second = engine.add(Request((*TEXT, 1, 2), 30))
+    done: dict[int, Completion] = {}
+    while engine.busy:
+        events = engine.step()
+        done |= {e.request_id: e.completion for e in events if isinstance(e, Finished)}
+    assert reused(engine) == len(TEXT)
+    assert done[first].tokens == target.greedy(TEXT, 30)
+    assert done[second].tokens == target.greedy((*TEXT, 1, 2), 30)
+
+
+def test_what_is_no_number_of_bytes_is_refused() -> None:
+    with pytest.raises(DraftwoodError, match="prefix_cache is 'much'"):
+        engine_of(MarkovTarget(), "ar", prefix_cache="much")
+
+
+def test_events_of_a_request_that_waits_for_another_come_in_order() -> None:
+    target = MarkovTarget(context_limit=1024)
+    events = list(engine_of(target, "goose").stream([Request(TEXT, 5)] * 3))
+    firsts = [e.request_id for e in events if isinstance(e, Delta)]
+    assert sorted(set(firsts), key=firsts.index) == [0, 1, 2]

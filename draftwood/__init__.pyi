@@ -80,11 +80,11 @@ def auto(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -159,9 +159,9 @@ def goose(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
@@ -221,9 +221,9 @@ def iso3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -274,9 +274,9 @@ def iso5(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -318,6 +318,37 @@ def lookahead(
         candidates: most n-grams to verify in a step (G).
     """
 
+def ngram_trie(
+    *,
+    trie: str = 'trie',
+    verifier: str = 'walk',
+    budget: int = 11,
+    source: str = 'trie',
+    trie__order: Literal['recency', 'frequency'] = 'recency',
+    trie__depth: int = 18,
+    trie__least_breadth: int = 1,
+    trie__breadth: int = 10,
+    trie__prompt: bool = False,
+    trie__size: int = 1000000,
+) -> CustomGenerate:
+    """A tree from a trie of what was generated, in this and in earlier requests.
+
+    Source: NGRAM speculative decoding of SGLang (2025).
+
+    Args:
+        trie: which drafter answers the source trie: adjacency, context, datastore, dflash,
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded.
+        source: name of the source that copies a tree.
+        trie__order: which successors come first: the latest (BFS), the most frequent (PROB).
+        trie__depth: tokens of the longest n-gram.
+        trie__least_breadth: fewest successors of a node, by recency.
+        trie__breadth: most successors of a node.
+        trie__prompt: draft from the whole prompt, too.
+        trie__size: most tokens of finished requests that are kept.
+    """
+
 def pld(
     *,
     context: str = 'context',
@@ -336,7 +367,7 @@ def pld(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -366,7 +397,7 @@ def rest(
 
     Args:
         datastore: which drafter answers the source datastore: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (n).
         delta: expected tokens that a level must add for another to follow.
@@ -396,13 +427,47 @@ def sam(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
         context__min_match: shortest suffix that is continued, in tokens.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__wrap: continue past the end of the text with the tokens copied so far.
+    """
+
+def throughput_chain(
+    *,
+    context: str = 'context',
+    verifier: str = 'walk',
+    budget: int = 16,
+    floor: int = 2,
+    cooldown: bool = False,
+    chain: str = 'context',
+    context__lengths: tuple[int, ...] = (3,),
+    context__max_tokens: int = 16,
+    context__max_continuations: int = 1,
+    context__max_match: int = 64,
+    context__wrap: bool = True,
+) -> CustomGenerate:
+    """A chain copied from the context, its length found by measured throughput.
+
+    Source: n-gram decoding of onnxruntime-genai (2026).
+
+    Args:
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: longest chain to draft, in tokens.
+        floor: shortest chain to draft, and the first (min_adaptive_k).
+        cooldown: decode one step plainly after three of the shortest chains without an accepted
+            one.
+        chain: name of the source that copies.
+        context__lengths: suffix lengths, in tokens, that are looked up, longest first.
+        context__max_tokens: longest continuation to copy, in tokens.
+        context__max_continuations: most continuations, with distinct first tokens, to offer.
+        context__max_match: longest match to measure, in tokens.
         context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
@@ -427,7 +492,7 @@ def tr(
 
     Args:
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
@@ -440,6 +505,34 @@ def tr(
         adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
             on them too.
         adjacency__table: prepared table, a file made by draftwood harvest.
+    """
+
+def adaptive_chain(
+    *,
+    drafter: str = 'model',
+    draft: str | PreTrainedModel = 'embedded-draft',
+    head: str | Any | None = None,
+    verifier: str = 'walk',
+    budget: int = 7,
+    warmup: int = 3,
+    source: str = 'draft',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
+) -> CustomGenerate:
+    """A draft model's chain, cut by calibrated survival and by the cost of a step.
+
+    Source: vLLM's adaptive verification (2026).
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: tokens to draft, of which a part is verified.
+        warmup: fits of the acceptance, 100 steps each, before chains are cut.
+        source: name of the drafter.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
     """
 
 def block(
@@ -470,9 +563,9 @@ def block(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -515,7 +608,7 @@ def dflash(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: DFlash, DFlash2 or DSpark drafter made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -575,9 +668,9 @@ def dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -635,7 +728,7 @@ def eagle3(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -666,7 +759,7 @@ def fixed_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -712,9 +805,9 @@ def goose_eagle3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -772,9 +865,9 @@ def goose_sampled(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -828,9 +921,9 @@ def greedy_order(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -870,7 +963,7 @@ def medusa(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: Medusa heads made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -910,9 +1003,9 @@ def mixed(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -952,7 +1045,7 @@ def mtp(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: checkpoint of the target that has its MTP layers: a directory, a hub id, or
             'target', the one that the target was loaded from.
@@ -981,7 +1074,7 @@ def opt_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1013,7 +1106,7 @@ def pard(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: PARD draft model, with a pard_token: a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1047,7 +1140,7 @@ def peagle(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: P-EAGLE head made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1089,9 +1182,9 @@ def rrsw(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1133,7 +1226,7 @@ def sd(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1163,7 +1256,7 @@ def sequoia(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1203,9 +1296,9 @@ def specinfer(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1260,9 +1353,9 @@ def talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1316,9 +1409,9 @@ def traversal(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1381,7 +1474,7 @@ def traversal_dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1442,7 +1535,7 @@ def traversal_talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix.
+            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.

@@ -158,7 +158,9 @@ def on_machine(name: str, steep: float) -> list[tuple[int, ...]]:
     return [c.tokens for c in Engine(target, method(name), host=host).generate(asked)]
 
 
-@pytest.mark.parametrize("name", ["auto", "auto:drafter=model", "auto:drafter=eagle3"])
+@pytest.mark.parametrize(
+    "name", ["auto", "auto:drafter=model", "auto:drafter=eagle3", "adaptive-chain:warmup=0"]
+)
 def test_a_machine_with_other_costs_yields_the_same_tokens(name: str) -> None:
     assert on_machine(name, 0.0001) == on_machine(name, 0.05) == on_machine("ar", 0.0)
 

@@ -16,6 +16,7 @@ from draftwood.protocols import (
     FREE,
     Answer,
     Bid,
+    Branches,
     Continue,
     Drafter,
     Expand,
@@ -111,11 +112,15 @@ def _answer(
 ) -> dict[int, Answer | None]:
     """Answers to all that wait for a source."""
     copies = [i for i, q in queries.items() if isinstance(q, Continue) and q.source == source]
+    trees = {i: q for i, q in queries.items() if isinstance(q, Branches) and q.source == source}
     asked = {i: q for i, q in queries.items() if isinstance(q, Expand) and q.source == source}
     answers: dict[int, Answer | None] = {}
     if copies:
         found = drafter.continuations([slots[i] for i in copies])
         answers.update(zip(copies, found, strict=True))
+    if trees:
+        paths = drafter.branches([slots[i] for i in trees], list(trees.values()))
+        answers.update(zip(trees, paths, strict=True))
     if asked:
         offered = drafter.expand([slots[i] for i in asked], list(asked.values()))
         answers.update(zip(asked, offered, strict=True))

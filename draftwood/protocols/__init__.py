@@ -6,6 +6,7 @@ package either implements one of these or drives them.
 """
 
 from draftwood.protocols.drafter import (
+    Branches,
     Built,
     Candidates,
     Continuation,
@@ -18,6 +19,7 @@ from draftwood.protocols.drafter import (
     DraftNoise,
     Expand,
     Host,
+    Learnt,
     Mask,
     Translation,
 )
@@ -72,6 +74,7 @@ __all__ = [
     "NOTHING_PAYS",
     "Answer",
     "Bid",
+    "Branches",
     "Built",
     "Candidates",
     "Computed",
@@ -92,6 +95,7 @@ __all__ = [
     "Growth",
     "Host",
     "Labelled",
+    "Learnt",
     "LevelBid",
     "Mask",
     "Needs",

@@ -82,6 +82,24 @@ class Continue:
     source: str
 
 
+@dataclass(frozen=True)
+class Branches:
+    """A policy's query for the tree that ``source`` copies after the root.
+
+    The answer is ``tuple[tuple[int, ...], ...]``: paths of tokens from the root's child down,
+    preferred first. They may share their first tokens.
+
+    Attributes:
+        source: name of the drafter, as the method binds it.
+        nodes: most nodes that will be drafted of the tree.
+        depth: deepest node that will be.
+    """
+
+    source: str
+    nodes: int
+    depth: int
+
+
 @dataclass(frozen=True, eq=False)
 class Expand:
     """A policy's query for the ``k`` best (or drawn) children of some nodes of a growing tree.
@@ -135,8 +153,9 @@ class Candidates:
 class Drafter:
     """A source of candidates, with an index, a table or a model's cache per slot.
 
-    A drafter overrides :meth:`continuations` (it copies text) or :meth:`expand` (it proposes
-    children of nodes). The defaults are those of a drafter without a model or state.
+    A drafter overrides :meth:`continuations` (it copies text), :meth:`branches` (it copies a tree)
+    or :meth:`expand` (it proposes children of nodes). The defaults are those of a drafter without a
+    model or state.
     """
 
     @property
@@ -178,6 +197,18 @@ class Drafter:
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
         """Chains that follow the root of each slot, copied from its context; none by default."""
         return [() for _ in slots]
+
+    def branches(
+        self,
+        slots: Sequence[int],
+        queries: Sequence[Branches],  # noqa: ARG002
+    ) -> list[tuple[tuple[int, ...], ...]]:
+        """The paths of a tree that follows the root of each slot; see :class:`Branches`.
+
+        By default these are the continuations. What a path has beyond the query's bounds is left
+        out by whoever asked.
+        """
+        return [tuple(each.tokens for each in found) for found in self.continuations(slots)]
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """Answer one query per slot, together: one forward pass for a drafter with a model.
@@ -329,6 +360,20 @@ class DraftHead(Protocol):
     def mask(self) -> Mask | None:
         """What the head was trained to read in place of drafted tokens; None: their own output."""
         ...
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """The key, for :meth:`Host.share`, of an object that learns from the steps of engines.
+
+    Engines on one host go on with what others have learnt. A replay has objects of its own for each
+    load, over all its prompts.
+
+    Attributes:
+        of: what the object is about.
+    """
+
+    of: Hashable
 
 
 class Host(Protocol):

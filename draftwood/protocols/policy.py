@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols.drafter import (
+    Branches,
     Built,
     Candidates,
     Continuation,
@@ -76,8 +77,10 @@ class LevelBid:
     further: float = 0.0
 
 
-Query: TypeAlias = Continue | Expand | LevelBid | Bid
-Answer: TypeAlias = tuple[Continuation, ...] | Candidates | int | Price
+Query: TypeAlias = Continue | Branches | Expand | LevelBid | Bid
+Answer: TypeAlias = (
+    tuple[Continuation, ...] | tuple[tuple[int, ...], ...] | Candidates | int | Price
+)
 
 
 @dataclass(frozen=True)

@@ -214,10 +214,13 @@ def test_what_auto_draws_of_a_sampled_request_is_verified_as_drawn(name: str) ->
     assert taken, "some of what was drawn is accepted"
 
 
-@pytest.mark.parametrize("name", AUTO)
+CHAINS = ["adaptive-chain:warmup=0", "throughput-chain:cooldown=true:context.lengths=2"]
+
+
+@pytest.mark.parametrize("name", AUTO + CHAINS)
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
 @pytest.mark.parametrize("max_batch", [1, 4])
-def test_auto_yields_what_plain_decoding_does(
+def test_methods_with_a_tuner_yield_what_plain_decoding_does(
     name: str, temperature: float, max_batch: int
 ) -> None:
     target = MarkovTarget(sharpness=1.5)
@@ -262,12 +265,15 @@ def test_auto_comes_to_expect_what_is_committed(temperature: float, error: float
     assert committed > 1.05 * count, "something was drafted"
 
 
+PREDICTING = ("auto", "adaptive-chain")
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_policy_with_a_tuner_predicts_each_step(name: str) -> None:
     target = MarkovTarget()
     events = engine_of(target, name).stream([Request(PROMPT, 40), Request(PROMPT[:5], 20)])
     steps = [e.stats for e in events if isinstance(e, Stepped)]
-    if name == "auto":
+    if name in PREDICTING:
         bidding = [(step, step.prediction) for step in steps if step.prediction is not None]
         assert len(bidding) >= len(steps) - 2, "all but a request's last token"
         for step, prediction in bidding:

@@ -2,18 +2,27 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from draftwood.costs.clock import Clock, ClockOf, StepSize
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
 from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target, TargetInfo, Translation
+from draftwood.protocols import (
+    DraftDtype,
+    DraftHead,
+    DraftModel,
+    Learnt,
+    Target,
+    TargetInfo,
+    Translation,
+)
 
 T = TypeVar("T")
 M = TypeVar("M", bound=torch.nn.Module)
@@ -29,6 +38,28 @@ class FixedCosts(LiveCosts):
         """Ignore the step."""
 
 
+class CostClock(Clock):
+    """A clock that reads step costs.
+
+    Args:
+        costs: of a step.
+    """
+
+    def __init__(self, costs: StepCosts) -> None:
+        self._costs = costs
+
+    def seconds(self, size: StepSize, measured: float) -> float:  # noqa: ARG002
+        """Seconds that a step of this size costs; what was measured means nothing."""
+        return self._costs.step(size.tokens, size.context, size.batch)
+
+
+def priced(key: Hashable, costs: StepCosts) -> Any:
+    """What a host shares under a key that asks for costs or a clock; None under others."""
+    if isinstance(key, CostsOf):
+        return FixedCosts(costs)
+    return CostClock(costs) if isinstance(key, ClockOf) else None
+
+
 @dataclass(frozen=True)
 class ModelFreeHost:
     """A :class:`draftwood.protocols.Host` with the target's facts, but without models.
@@ -37,11 +68,13 @@ class ModelFreeHost:
         info: the target's facts.
         costs: step costs, if any are given.
         vocabulary: see :attr:`draftwood.protocols.Host.vocabulary`.
+        learnt: objects that learn from steps, by :class:`draftwood.protocols.Learnt`.
     """
 
     info: TargetInfo
     costs: StepCosts | None = None
     vocabulary: str = ""
+    learnt: dict[Hashable, Any] = field(default_factory=dict)
 
     @property
     def target(self) -> Target:
@@ -78,19 +111,21 @@ class ModelFreeHost:
         return ""
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Make the object; step costs are the given ones.
+        """Make the object, unless it has been learnt; step costs are the given ones.
 
         Raises:
             DraftwoodError: ``key`` asks for step costs, and none are given.
         """
-        if not isinstance(key, CostsOf):
+        if isinstance(key, Learnt):
+            return _kept(self.learnt, key, make)
+        if not isinstance(key, CostsOf | ClockOf):
             return make()
         if self.costs is None:
             raise DraftwoodError(
                 "this method weighs nodes by cost, and nothing is timed here: give the costs with "
                 "--costs FILE, or --gpu and --shape"
             )
-        return cast(T, FixedCosts(self.costs))
+        return cast(T, priced(key, self.costs))
 
 
 class PricedHost(ModelHost):
@@ -107,6 +142,7 @@ class PricedHost(ModelHost):
     ) -> None:
         super().__init__(target, tokenizer)
         self._costs = costs
+        self._learnt: dict[Hashable, Any] = {}
 
     def priced(self, costs: StepCosts) -> "PricedHost":
         """A host with other step costs that shares everything else."""
@@ -114,8 +150,21 @@ class PricedHost(ModelHost):
         other._costs = costs
         return other
 
+    def having(self, learnt: dict[Hashable, Any]) -> "PricedHost":
+        """A host with these objects that learn from steps, which shares everything else."""
+        other = copy(self)
+        other._learnt = learnt
+        return other
+
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
         """The given costs if ``key`` asks for step costs, else the shared object."""
-        if isinstance(key, CostsOf):
-            return cast(T, FixedCosts(self._costs))
-        return super().share(key, make)
+        if isinstance(key, Learnt):
+            return _kept(self._learnt, key, make)
+        found = priced(key, self._costs)
+        return super().share(key, make) if found is None else cast(T, found)
+
+
+def _kept(learnt: dict[Hashable, Any], key: Hashable, make: Callable[[], T]) -> T:
+    if key not in learnt:
+        learnt[key] = make()
+    return cast(T, learnt[key])

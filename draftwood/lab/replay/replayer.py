@@ -4,9 +4,11 @@ If the recording lacks a row and the recorded model is at hand, the prompt is de
 model, which adds the missing rows to the recording.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from time import perf_counter
+from typing import Any
 
 from draftwood.costs.curve import StepCosts
 from draftwood.engine.engine import Engine
@@ -16,7 +18,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ReplayDrafter
 from draftwood.lab.replay.extend import RecordingDrafter, RecordingTarget
 from draftwood.lab.replay.forward_log import ForwardLog
-from draftwood.lab.replay.hosts import ModelFreeHost
+from draftwood.lab.replay.hosts import ModelFreeHost, PricedHost
 from draftwood.lab.replay.recording import MissingRowError, RecordedPrompt, Recording
 from draftwood.lab.replay.substitute import ReplayMethod
 from draftwood.lab.replay.target import ReplayTarget
@@ -103,16 +105,21 @@ def decode(engine: Engine, turns: Sequence[Request], logs: Mapping[str, ForwardL
 class Replayer:
     """Replays methods over a recording.
 
+    What a method learns for all engines of a host (:class:`draftwood.protocols.Learnt`) is kept
+    from prompt to prompt.
+
     Attributes:
         recording: gains the rows that the model is asked for.
         host: the recorded model's, used where the recording lacks rows.
         costs: step costs for methods that weigh nodes by cost; without them such methods are
             refused. ``host`` has its own.
+        learnt: objects that learn from steps.
     """
 
     recording: Recording
-    host: Host | None = None
+    host: PricedHost | None = None
     costs: StepCosts | None = None
+    learnt: dict[Hashable, Any] = field(default_factory=dict)
 
     def replay(self, method: ReplayMethod, prompt: RecordedPrompt) -> PromptRun:
         """Replay all turns of a prompt of the recording.
@@ -122,8 +129,9 @@ class Replayer:
             DraftwoodError: the tokens differ from the recorded ones, which is a defect of a drafter
                 or a policy.
         """
+        learnt = self._copied()
         try:
-            run = self._decode(method, prompt)
+            run = self._decode(method, prompt, learnt)
         except MissingRowError as error:
             if self.host is None:
                 raise MissingRowError(
@@ -131,7 +139,9 @@ class Replayer:
                     "to ask the model once, or have drafters learn from accepted nodes only "
                     "with --harvest accepted"
                 ) from None
-            run = self._decode(method, prompt, self.host)
+            learnt = self._copied()
+            run = self._decode(method, prompt, learnt, self.host)
+        self.learnt.update(learnt)
         if run.tokens != [text.tokens for text in prompt.texts]:
             raise DraftwoodError(
                 f"method {method.method.name!r} generated other tokens than were recorded for "
@@ -139,18 +149,26 @@ class Replayer:
             )
         return run
 
+    def _copied(self) -> dict[Hashable, Any]:
+        """What was learnt; of a prompt that is decoded twice, the first run is to teach nothing."""
+        return {key: deepcopy(value) for key, value in self.learnt.items()}
+
     def _decode(
-        self, method: ReplayMethod, prompt: RecordedPrompt, live: Host | None = None
+        self,
+        method: ReplayMethod,
+        prompt: RecordedPrompt,
+        learnt: dict[Hashable, Any],
+        live: PricedHost | None = None,
     ) -> PromptRun:
         given, recording = method.method.drafters, self.recording
         settings, info, texts = recording.settings, recording.model.info(), prompt.by_context()
-        host: Host = ModelFreeHost(info, self.costs)
+        host: Host = ModelFreeHost(info, self.costs, learnt=learnt)
         target: Target = ReplayTarget(info, texts, rejected=method.reads_rejected)
         drafters = {
             s: ReplayDrafter(name, prompt, recording) for s, name in method.recorded.items()
         }
         if live is not None:
-            host = live
+            host = live.having(learnt)
             target = RecordingTarget(
                 live.target, texts, settings.width, rejected=method.reads_rejected
             )

@@ -1,10 +1,14 @@
 """Replays make the same steps as live runs, with and without the model."""
 
+from dataclasses import replace
+
 import pytest
 
+from draftwood.costs.curve import Curve, StepCosts
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.recording import MissingRowError, Recording
 from draftwood.lab.replay.replayer import Replayer
+from draftwood.policies.adaptive_chain import estimator
 from tests.lab.replay.live_and_replayed import COSTS, Stage, lived, replayed, stage
 
 CODE = "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n"
@@ -22,14 +26,30 @@ TABLES = [
     "goose:budget=9",
     "sam",
     "lookahead:budget=24",
+    "ngram-trie",
+    "ngram-trie:trie.prompt=true:trie.order=frequency:budget=24",
+    "throughput-chain",
     "auto",
 ]
-MODELS = ["sd", "talon", "talon:budget=9", "dynatree", "eagle3:top_k=4:budget=12", "goose-eagle3"]
+MODELS = [
+    "sd",
+    "talon",
+    "talon:budget=9",
+    "dynatree",
+    "eagle3:top_k=4:budget=12",
+    "goose-eagle3",
+    "adaptive-chain:warmup=0",
+]
 
 
 @pytest.fixture(scope="module")
 def at() -> Stage:
     return stage("embedded")
+
+
+def fresh(at: Stage, costs: StepCosts = COSTS) -> Stage:
+    """The model on a host of these costs, on which nothing was learnt."""
+    return replace(at, host=at.host.priced(costs).having({}))
 
 
 @pytest.mark.parametrize(
@@ -39,6 +59,7 @@ def at() -> Stage:
 def test_every_method_replays_the_steps_of_a_live_run(
     at: Stage, methods: list[str], tokens: int, temperature: float
 ) -> None:
+    at = fresh(at)
     recording = at.record(PROMPTS, temperature=temperature, max_new_tokens=tokens)
     replayer = Replayer(recording, at.host, COSTS)
     alone = Replayer(recording, costs=COSTS)
@@ -52,6 +73,28 @@ def test_every_method_replays_the_steps_of_a_live_run(
             assert second == wanted, (spelt, prompt.id)
             assert not found.used_model
             assert recording.size == size
+
+
+STEEP = StepCosts(Curve((1, 65), (0.010, 0.100)), {"draft": Curve((1, 2), (0.001, 0.001))})
+
+
+def test_what_is_learnt_goes_on_from_prompt_to_prompt(
+    at: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Live on one host, and in each replay, of which none is taught twice by a prompt."""
+    monkeypatch.setattr(estimator, "INTERVAL", 2)
+    at = fresh(at, STEEP)
+    recording = at.record(PROMPTS, max_new_tokens=9)
+    spelt = "adaptive-chain:warmup=1:draft=embedded-draft"
+    wanted = [lived(at, spelt, prompt, recording.settings) for prompt in recording.prompts]
+    drafted = [[len(step.tokens) - 1 for step in steps] for steps in wanted]
+    assert drafted[0][0] == 7, "a whole chain at first"
+    assert max(drafted[1]) < 7, "of the last prompt all are cut"
+    for host in (at.host, None):
+        replayer = Replayer(recording, host, STEEP)
+        runs = [replayed(replayer, spelt, prompt) for prompt in recording.prompts]
+        assert [steps for steps, _ in runs] == wanted
+        assert all(found.used_model == (host is not None) for _, found in runs)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Cost of a step: the target by nodes, work outside of the model, verification, memory."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from .markdown import number, percent, table
 from .stored import Run
@@ -142,6 +143,34 @@ def oracles(run: Run) -> Iterable[str]:
     yield table(["perfect", "batch", *names], rows)
 
 
+def rivals(run: Run) -> Iterable[str]:
+    """Tokens per second of ``auto`` over those of other engines' rules: the mean of the sets.
+
+    Behind it the set of the lowest lower end of a 95 % interval, and this end.
+    """
+    rows = []
+    batches: list[str] = []
+    for recording, by_costs in run["rivals"].items():
+        for costs, by_rival in by_costs.items():
+            for rival, by_auto in by_rival.items():
+                for auto, by_batch in by_auto.items():
+                    batches = list(by_batch)
+                    cells = (_with_lowest(by_batch[batch]) for batch in batches)
+                    name = recording.removeprefix("modelled_")
+                    rows.append([name, costs, f"`{rival}`", f"`{auto}`", *cells])
+    header = ["answers", "step costs", "rival", "`auto`", *(f"batch {each}" for each in batches)]
+    yield table(header, rows)
+
+
+def _with_lowest(found: Mapping[str, Any]) -> str:
+    """A mean of sets, with the set whose interval has the lowest lower end."""
+    lows = {name: each["low"] for name, each in found["sets"].items() if each["low"] is not None}
+    if not lows:
+        return number(found["mean"])
+    worst = min(lows, key=lows.__getitem__)
+    return f"{number(found['mean'])} ({worst} {number(lows[worst])})"
+
+
 TABLES: dict[str, Callable[[Run], Iterable[str]]] = {
     "cost_ms_by_nodes": by_nodes,
     "milliseconds_by_threads": level,
@@ -150,6 +179,7 @@ TABLES: dict[str, Callable[[Run], Iterable[str]]] = {
     "first_token": first_token,
     "modelled": modelled,
     "oracles": oracles,
+    "rivals": rivals,
 }
 """Tables of a run, by a member that only its kind has."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from textwrap import fill
 
-from .costs import STEP_COSTS, auto_modelled, by_nodes, oracles
+from .costs import STEP_COSTS, auto_modelled, by_nodes, oracles, rivals
 from .equality import lossless
 from .markdown import table
 from .paper_tables import FURTHER, expansion, traversal
@@ -70,6 +70,13 @@ def limits(runs: Runs) -> Iterable[str]:
             yield from oracles(run)
 
 
+def others(runs: Runs) -> Iterable[str]:
+    """``auto`` against the rules of other engines."""
+    for run in runs.values():
+        if "rivals" in run:
+            yield from rivals(run)
+
+
 LOSSLESS = PageSection(
     "Is it lossless?",
     "Outputs are compared token by token with plain decoding through the same engine; "
@@ -119,6 +126,16 @@ LIMITS = PageSection(
     "none; both; its candidates are always right; verifying a node costs nothing.",
     "smollm2/modelled.sh oracles",
     limits,
+)
+RIVALS = PageSection(
+    "`auto` against the rules of other engines (modelled)",
+    "`auto`'s expected tokens per second over those of vLLM's adaptive verification "
+    "(`adaptive-chain`), SGLang's n-gram trie (`ngram-trie`) and onnxruntime-genai's adaptive "
+    "width (`throughput-chain`), as methods of this engine, from replays of SmolLM2's answers: the "
+    "mean of the sets, and in brackets the lowest lower end of a set's 95 % interval. Nothing here "
+    "was timed: step costs are SmolLM2's own, or estimated from data sheets.",
+    "smollm2/modelled.sh rivals",
+    others,
 )
 ON_SMOLLM2 = "MODEL=smollm2"
 """Environment of scripts that measure the embedded pair without it."""
@@ -189,7 +206,7 @@ def page(runs: Runs) -> str:
     if lead:
         for section in (first, BY_SET):
             parts += _section(section, lead, measured_by=section.leading)
-        for section in (LIMITS, INFLATED, LARGER):
+        for section in (LIMITS, INFLATED, LARGER, RIVALS):
             parts += _section(section, here)
         for section in others:
             parts += _section(section, lead, measured_by=section.leading)

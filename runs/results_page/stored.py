@@ -40,7 +40,9 @@ TIMES = frozenset(["tokens_per_second", "speedup_vs_ar", "ttft_ms", "tpot_ms"])
 PREDICTED = frozenset(["predicted_speedup", "predicted_speedup_with_verification"])
 """Members of a method's entry that pages read; the last two kinds are times."""
 
-UNTIMED = frozenset(["checks", "lossless", "peak_memory", "methods", "modelled", "oracles"])
+UNTIMED = frozenset(
+    ["checks", "lossless", "peak_memory", "methods", "modelled", "oracles", "rivals"]
+)
 TIMED = frozenset(
     [
         *("cost_ms_by_nodes", "steps", "index_memory"),

@@ -3,6 +3,7 @@
 # measured: acceptance is SmolLM2's, step costs are estimated from data sheets (docs/replay.md).
 #   greedy sampled   the eight sets of grid.sh, greedy and at temperature 0.7, top-p 0.9
 #   oracles          what limits auto in both, at SmolLM2's own costs: with one part of it made perfect at a time
+#   rivals           auto against the rules of vLLM, SGLang and onnxruntime-genai, in both
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=4] [TOKENS=256] runs/smollm2/modelled.sh [PART]...
 #   MODEL   smollm2, or a directory with a checkpoint
 #   HEAD    its EAGLE-3 head, for eagle3 and auto; the shipped one
@@ -37,4 +38,10 @@ oracles() {
     save smollm2_oracles "$python" "$(dirname "$0")/oracles.py" "$OUT/modelled_greedy.rec" "$OUT/modelled_sampled.rec" \
         --model "$MODEL" ${HEAD:+--method "auto:head=$HEAD:layout=ranked"}
 }
-run "greedy sampled oracles" "$@"
+rivals() {
+    recorded greedy
+    recorded sampled
+    save smollm2_rivals "$python" "$(dirname "$0")/rivals.py" "$OUT/modelled_greedy.rec" "$OUT/modelled_sampled.rec" \
+        --model "$MODEL" ${HEAD:+--head "$HEAD"} ${TINY:+--gpus "" --batches 1,4}
+}
+run "greedy sampled oracles rivals" "$@"

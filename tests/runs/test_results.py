@@ -314,6 +314,26 @@ COSTS: dict[str, dict[str, Any]] = {
             }
         }
     },
+    "rivals": {
+        "rivals": {
+            "modelled_greedy": {
+                "own costs": {
+                    "ngram-trie": {
+                        "auto": {
+                            "1": {
+                                "mean": 1.25,
+                                "sets": {
+                                    "mbpp": {"value": 1.3, "low": 1.1, "high": 1.5},
+                                    "gsm8k": {"value": 1.2, "low": 0.95, "high": 1.4},
+                                },
+                            },
+                            "16": {"mean": 1.5, "sets": {"mbpp": {"value": 1.5, "low": None}}},
+                        }
+                    }
+                }
+            }
+        }
+    },
     "modelled": {
         "modelled": {
             "h100": {
@@ -354,6 +374,9 @@ def test_costs_have_tables() -> None:
     found = "| greedy | 16 | 1.50 (τ 2.00, 4.00 nodes) | 1.50 (τ 2.00, 4.00 nodes) |"
     assert found in own["oracles"]
     assert found in page({"smollm2_oracles": runs["oracles"]})
+    found = "| greedy | own costs | `ngram-trie` | `auto` | 1.25 (gsm8k 0.950) | 1.50 |"
+    assert found in own["rivals"]
+    assert found in page({"smollm2_rivals": runs["rivals"]})
     assert {member for run in COSTS.values() for member in run} >= TABLES.keys()
 
 

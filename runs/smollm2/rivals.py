@@ -1,0 +1,177 @@
+"""``auto`` against the rules of other engines: replays of a recording with each of them.
+
+    python runs/smollm2/rivals.py RECORDING... --model smollm2 [--head HEAD]
+
+The rivals are vLLM's adaptive verification (``adaptive-chain``), SGLang's n-gram trie
+(``ngram-trie``), as it is and drafting from the whole prompt, too, and onnxruntime-genai's adaptive
+width (``throughput-chain``). Each is compared with ``auto`` with the
+head and without it, at SmolLM2's own step costs and at those of larger models on GPUs, estimated
+from data sheets, by batch size.
+
+A figure is ``auto``'s expected tokens per second over the rival's: of each set of prompts with a
+95 % interval over the prompts, and the mean of the sets. For a batch, trees are planned as by
+``draftwood replay --batch`` (docs/replay.md), and steps of one prompt are decoded together. Prints
+one JSON object.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from draftwood import models
+from draftwood.costs.curve import StepCosts
+from draftwood.lab.bench.intervals import ratio_intervals
+from draftwood.lab.bench.provenance import provenance
+from draftwood.lab.replay.figures import BatchLoad, speed
+from draftwood.lab.replay.file import read, write
+from draftwood.lab.replay.hosts import PricedHost
+from draftwood.lab.replay.pricing import HEAD, expected_costs, of_sequence, read_costs
+from draftwood.lab.replay.recording import Recording
+from draftwood.lab.replay.replayer import Replayer
+from draftwood.lab.replay.substitute import ReplayMethod, replay_method
+from draftwood.methods import method
+from draftwood.methods.equip import equipped
+from draftwood.protocols.recipe import DRAFT
+from draftwood.runner.attach import attach
+
+AUTOS = ("auto{head}:layout=ranked", "auto:shipped=table:neural=")
+RIVALS = (
+    # Its estimate is taken as trained after 100 steps, so that little of a replay is its warm-up.
+    "adaptive-chain{head}:warmup=1",
+    "ngram-trie",
+    "ngram-trie:trie.prompt=true",
+    "throughput-chain",
+)
+
+Seconds = Mapping[str, Sequence[float]]
+"""Expected seconds of each prompt, by set."""
+
+
+def spelt(names: Sequence[str], head: str | None) -> list[str]:
+    """The methods with the head; without one, those that need it are left out."""
+    with_head = "" if head is None else f":head={head}"
+    return [
+        name.format(head=with_head)
+        for name in names
+        if head is not None or not name.startswith("adaptive")
+    ]
+
+
+def seconds(
+    recording: Recording, one: ReplayMethod, costs: StepCosts, load: BatchLoad, live: PricedHost
+) -> Seconds:
+    """Expected seconds of each prompt, one of a batch of prompts like it, by set."""
+    planned = of_sequence(costs, load.batch, load.context)
+    replayer = Replayer(recording, live.priced(planned), planned)
+    found: dict[str, list[float]] = {}
+    for prompt in recording.prompts:
+        steps = replayer.replay(one, prompt).steps
+        if not steps:  # an answer of one token
+            continue
+        committed = sum(step.committed for step in steps)
+        rate = speed(steps, costs, load).tokens_per_second / load.batch
+        found.setdefault(prompt.set, []).append(committed / rate)
+    return found
+
+
+def compared(auto: Seconds, rival: Seconds) -> dict[str, Any]:
+    """The ratio of tokens per second: the mean of the sets, and of each set with its interval.
+
+    Both have generated the same tokens, so it is the ratio of the rival's seconds to ``auto``'s.
+    """
+    sets = {}
+    for name, own in auto.items():
+        numerators, denominators = (np.array(each)[:, None] for each in (rival[name], own))
+        [sets[name]] = ratio_intervals(numerators, denominators)
+    values = [each.value for each in sets.values() if each.value is not None]
+    return {
+        "mean": sum(values) / len(values),
+        "sets": {name: asdict(each) for name, each in sets.items()},
+    }
+
+
+def ratios(
+    recording: Recording,
+    costs: StepCosts,
+    loads: Sequence[BatchLoad],
+    live: PricedHost,
+    head: str | None,
+    title: str,
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Comparisons by rival, ``auto`` and batch size; each replay that begins is printed."""
+    info, fingerprint = recording.model.info(), recording.model.fingerprint
+
+    def replays(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Seconds]]]:
+        for name in spelt(names, head):
+            one = replay_method(equipped(method(name), fingerprint).method, info)
+            by_batch = {}
+            for load in loads:
+                click.echo(f"{title}: {name} at batch {load.batch}", err=True)
+                by_batch[str(load.batch)] = seconds(recording, one, costs, load, live)
+            yield name, by_batch
+
+    autos = dict(replays(AUTOS if head is not None else AUTOS[1:]))
+    return {
+        rival: {
+            auto: {batch: compared(own[batch], found[batch]) for batch in found}
+            for auto, own in autos.items()
+        }
+        for rival, found in replays(RIVALS)
+    }
+
+
+def step_costs(path: Path, gpus: str, shapes: str) -> dict[str, StepCosts]:
+    """Step costs by name: those of the file, and those of each GPU and shape."""
+    found = {"own costs": read_costs(path)}
+    for gpu in filter(None, gpus.split(",")):
+        for shape in shapes.split(","):
+            found[f"{gpu}, {shape}"] = expected_costs(gpu, shape, HEAD, [DRAFT])
+    return found
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    asked.add_argument("recordings", nargs="+", type=Path)
+    asked.add_argument("--model", required=True)
+    asked.add_argument("--head")
+    asked.add_argument("--costs", type=Path, default=Path(__file__).with_name("step_costs.json"))
+    asked.add_argument("--gpus", default="h100")
+    asked.add_argument("--shapes", default="1b,8b")
+    asked.add_argument("--batches", default="1,16,64")
+    asked.add_argument("--context", type=int, default=400, help="cached tokens of each sequence")
+    options = asked.parse_args()
+    costs = step_costs(options.costs, options.gpus, options.shapes)
+    loaded = models.load(options.model, dtype="float32", device="cpu")
+    live = PricedHost(attach(loaded.model), loaded.tokenizer, costs["own costs"])
+    loads = [BatchLoad(int(batch), options.context) for batch in options.batches.split(",")]
+    found: dict[str, dict[str, Any]] = {}
+    for path in options.recordings:
+        recording = read(path)
+        by_costs = found[path.stem] = {}
+        try:
+            for name, each in costs.items():
+                title = f"{path.stem}, {name}"
+                by_costs[name] = ratios(recording, each, loads, live, options.head, title)
+        finally:
+            write(path, recording)
+    origin = provenance(
+        model={"name": loaded.name},
+        settings={
+            "head": options.head,
+            "costs": {name: each.to_json() for name, each in costs.items()},
+            "context": options.context,
+        },
+        sets=[],
+    )
+    json.dump({"provenance": origin, "rivals": found}, sys.stdout, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The comparison of auto with the rules of other engines."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from draftwood.lab.bench.prompts import Prompt
+from draftwood.lab.replay.file import write
+from draftwood.methods import method
+from runs.smollm2.rivals import AUTOS, RIVALS, compared, main, spelt, step_costs
+from tests.lab.replay.live_and_replayed import stage
+
+SCRIPT = Path(__file__).parents[2] / "runs" / "smollm2" / "rivals.py"
+
+
+def test_the_ratio_is_of_tokens_per_second() -> None:
+    auto = {"a": [1.0, 3.0], "b": [2.0]}
+    rival = {"a": [2.0, 3.0], "b": [5.0]}
+    found = compared(auto, rival)
+    assert found["sets"]["a"]["value"] == pytest.approx(5 / 4)
+    assert found["sets"]["a"]["low"] == pytest.approx(1.0)
+    assert found["sets"]["a"]["high"] == pytest.approx(2.0)
+    assert found["sets"]["b"] == {"value": 2.5, "low": None, "high": None}
+    assert found["mean"] == pytest.approx((1.25 + 2.5) / 2)
+
+
+@pytest.mark.parametrize("head", [None, "smollm2-eagle3"])
+def test_the_methods_exist(head: str | None) -> None:
+    names = spelt((*AUTOS, *RIVALS), head)
+    assert len(names) == (len(AUTOS) + len(RIVALS) if head else 5)
+    for name in names:
+        method(name)
+
+
+def test_costs_are_of_the_machine_and_of_gpus() -> None:
+    found = step_costs(SCRIPT.with_name("step_costs.json"), "h100", "1b,8b")
+    assert list(found) == ["own costs", "h100, 1b", "h100, 8b"]
+    assert all("draft" in each.drafters for each in found.values())
+    assert list(step_costs(SCRIPT.with_name("step_costs.json"), "", "1b")) == ["own costs"]
+
+
+@pytest.mark.slow
+def test_a_recording_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = stage("embedded")
+    prompts = [
+        Prompt(f"{kind}{i}", "code", kind, (f"def {kind}_{i}(a, b):\n    return",))
+        for kind in ("add", "sub")
+        for i in range(2)
+    ]
+    path = tmp_path / "tiny.rec"
+    write(path, at.record(prompts, max_new_tokens=12))
+    words = [str(path), "--model", "embedded", "--head", "embedded-eagle3"]
+    words += ["--gpus", "h100", "--shapes", "1b", "--batches", "1,4"]
+    monkeypatch.setattr(sys, "argv", ["rivals.py", *words])
+    main()
+    found = json.loads(capsys.readouterr().out)["rivals"]["tiny"]
+    assert list(found) == ["own costs", "h100, 1b"]
+    for by_rival in found.values():
+        assert len(by_rival) == len(RIVALS)
+        for by_auto in by_rival.values():
+            assert len(by_auto) == len(AUTOS)
+            for by_batch in by_auto.values():
+                assert list(by_batch) == ["1", "4"]
+                for each in by_batch.values():
+                    assert list(each["sets"]) == ["add", "sub"]
+                    assert each["mean"] > 0.0
+                    for ratio in each["sets"].values():
+                        assert ratio["low"] <= ratio["value"] <= ratio["high"]

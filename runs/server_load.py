@@ -1,0 +1,179 @@
+"""Load on a server with OpenAI's API: tokens a second, first tokens, gaps between chunks.
+
+Requests arrive by a Poisson process, and at most ``--concurrency`` of them run at once; one that
+arrives beyond that waits in this process, and its times begin when it is sent. By default arrivals
+never let a place stay free. All are chats of one message, greedy, streamed, of the same
+``--tokens``; a server gets the prompts in the same order. Tokens are counted by encoding the
+answers with the tokenizer of ``--model``, so that it does not matter how a server counts or cuts
+them.
+
+Prints one JSON object. The client's share of the cores is in it: on a small machine it takes from
+the server.
+
+    python runs/server_load.py http://127.0.0.1:8000 --model smollm2 --prompts mt_bench.jsonl
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import time
+from dataclasses import dataclass, field
+
+import click
+import httpx
+import numpy as np
+from transformers import AutoTokenizer
+
+from draftwood import models
+from draftwood.lab.bench.prompts import read, sources
+from draftwood.lab.bench.provenance import hardware, versions
+
+
+@dataclass
+class Answer:
+    """One request: when it was sent, when each chunk came, its text and its error."""
+
+    sent: float
+    chunks: list[float] = field(default_factory=list)
+    text: str = ""
+    error: str = ""
+
+
+async def ask(client: httpx.AsyncClient, body: dict[str, object]) -> Answer:
+    """Send a chat and read the answer to its end."""
+    answer = Answer(time.perf_counter())
+    try:
+        async with client.stream("POST", "/v1/chat/completions", json=body) as response:
+            if response.status_code != httpx.codes.OK:
+                answer.error = f"{response.status_code}: {(await response.aread())[:200]!r}"
+                return answer
+            async for line in response.aiter_lines():
+                piece = content(line)
+                if piece:
+                    answer.chunks.append(time.perf_counter())
+                    answer.text += piece
+    except httpx.HTTPError as error:
+        answer.error = f"{type(error).__name__}: {error}"
+    return answer
+
+
+def content(line: str) -> str:
+    """The text of a line of server-sent events."""
+    data = line.removeprefix("data:").strip()
+    if not line.startswith("data:") or data == "[DONE]":
+        return ""
+    choices = json.loads(data).get("choices") or [{}]
+    return (choices[0].get("delta") or {}).get("content") or ""
+
+
+async def run(
+    url: str, bodies: list[dict[str, object]], concurrency: int, rate: float, seconds: float
+) -> list[Answer]:
+    """Answers of all requests that were sent within so many seconds."""
+    draw, places = random.Random(0), asyncio.Semaphore(concurrency)
+    asked: list[asyncio.Task[Answer]] = []
+    limits = httpx.Limits(max_connections=concurrency)
+    async with httpx.AsyncClient(base_url=url, timeout=None, limits=limits) as client:
+
+        async def one(body: dict[str, object]) -> Answer:
+            try:
+                return await ask(client, body)
+            finally:
+                places.release()
+
+        end = time.perf_counter() + seconds
+        for body in itertools.cycle(bodies):
+            if rate:
+                await asyncio.sleep(draw.expovariate(rate))
+            await places.acquire()
+            if time.perf_counter() >= end:
+                break
+            asked.append(asyncio.create_task(one(body)))
+        return await asyncio.gather(*asked)
+
+
+def quantiles(values: list[float]) -> dict[str, float | None]:
+    """Median and 99th percentile, in seconds."""
+    if not values:
+        return {"p50": None, "p99": None}
+    return {f"p{q}": round(float(np.percentile(values, q)), 5) for q in (50, 99)}
+
+
+def figures(answers: list[Answer], counts: list[int], began: float) -> dict[str, object]:
+    """The figures of a run; ``counts``: tokens of each answer."""
+    done = [(a, n) for a, n in zip(answers, counts, strict=True) if not a.error and a.chunks]
+    last = max((a.chunks[-1] for a, _ in done), default=began)
+    gaps = [b - a for answer, _ in done for a, b in itertools.pairwise(answer.chunks)]
+    return {
+        "requests": len(answers),
+        "finished": len(done),
+        "errors": sorted({a.error for a in answers if a.error})[:5],
+        "tokens": sum(n for _, n in done),
+        "seconds": round(last - began, 3),
+        "tokens_per_second": round(sum(n for _, n in done) / (last - began), 2) if done else 0.0,
+        "first_token": quantiles([a.chunks[0] - a.sent for a, _ in done]),
+        "gap": quantiles(gaps),
+        "time_per_token": quantiles(
+            [(a.chunks[-1] - a.chunks[0]) / (n - 1) for a, n in done if n > 1]
+        ),
+    }
+
+
+@click.command()
+@click.argument("url")
+@click.option("--model", "name", required=True, help="Whose tokenizer counts the tokens.")
+@click.option("--served", help="Name of the model in the requests; by default that of --model.")
+@click.option("--prompts", required=True, help="Prompt files, with commas between them.")
+@click.option("--limit", default=16, show_default=True, help="Prompts of each file.")
+@click.option("--tokens", default=128, show_default=True, help="Most new tokens of a request.")
+@click.option("--concurrency", default=1, show_default=True, help="Most requests at once.")
+@click.option("--rate", default=0.0, help="Arrivals a second; 0: a place never stays free.")
+@click.option("--seconds", default=180.0, show_default=True, help="Time in which requests start.")
+@click.option("--label", default="", help="Name of the server in the result.")
+def main(
+    url: str,
+    name: str,
+    served: str | None,
+    prompts: str,
+    limit: int,
+    tokens: int,
+    concurrency: int,
+    rate: float,
+    seconds: float,
+    label: str,
+) -> None:
+    """Load the server at URL."""
+    texts = [prompt.turns[0] for prompt in read(sources(prompts), limit)]
+    random.Random(0).shuffle(texts)
+    bodies: list[dict[str, object]] = [
+        {
+            "model": served or name,
+            "messages": [{"role": "user", "content": text}],
+            "max_tokens": tokens,
+            "temperature": 0,
+            "stream": True,
+        }
+        for text in texts
+    ]
+    began, used = time.perf_counter(), sum(os.times()[:2])
+    answers = asyncio.run(run(url, bodies, concurrency, rate, seconds))
+    passed, used = time.perf_counter() - began, sum(os.times()[:2]) - used
+    tokenizer = AutoTokenizer.from_pretrained(models.location(name))
+    counts = [len(tokenizer(a.text, add_special_tokens=False)["input_ids"]) for a in answers]
+    found = {
+        "server": label or url,
+        "concurrency": concurrency,
+        "rate": rate,
+        "max_tokens": tokens,
+        **figures(answers, counts, began),
+        "client_share": round(used / passed / (os.cpu_count() or 1), 4),
+        "hardware": hardware(),
+        "versions": versions(),
+    }
+    click.echo(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

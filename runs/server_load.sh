@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Load on servers of SmolLM2-135M-Instruct, float32: Draftwood's with auto and with plain decoding,
+# transformers' (continuous batching) and llama.cpp's, each at 1, 4, 16 and 32 requests at once.
+#   draftwood plain transformers llamacpp
+# Usage: PROMPTS=dir [OUT=runs/out] [SECONDS_EACH=180] [AT="1 4 16 32"] runs/server_load.sh [PART]...
+#   TOKENS   most new tokens of a request (128)
+#   LIMIT    prompts of each of four sets (4)
+# Three minutes a cell, and the servers take turns only by part: quiet machine.
+# pip install 'draftwood[serve,llamacpp]' 'transformers[serving]' 'llama-cpp-python[server]'
+set -euo pipefail
+# shellcheck source=runs/parts.sh
+source "$(dirname "$0")/parts.sh"
+PORT=${PORT:-8123} MODEL=smollm2
+mkdir -p "$OUT"
+texts=$(sets humaneval mt_bench gsm8k_test spec_bench)
+
+load() { # NAME SERVED: every number of requests at once, into OUT/server_load_NAME_N.json
+    local at
+    for at in ${AT:-1 4 16 32}; do
+        save "server_load_$1_$at" "$python" "$runs/server_load.py" "http://127.0.0.1:$PORT" --model "$MODEL" \
+            --served "$2" --prompts "$texts" --limit "${LIMIT:-4}" --tokens "${TOKENS:-128}" \
+            --concurrency "$at" --seconds "${SECONDS_EACH:-180}" --label "$1"
+    done
+}
+serving() { # NAME SERVED COMMAND...: load on a server while the command runs
+    local name=$1 served=$2 server; shift 2
+    "$@" > "$OUT/server_load_$name.log" 2>&1 &
+    server=$!
+    # shellcheck disable=SC2064
+    trap "kill $server 2> /dev/null || true" EXIT
+    until curl -sf "http://127.0.0.1:$PORT/v1/models" > /dev/null; do
+        if ! kill -0 "$server" 2> /dev/null; then
+            echo "$0: the server $name ended; see $OUT/server_load_$name.log" >&2
+            return 1
+        fi
+        sleep 1
+    done
+    load "$name" "$served"
+    kill "$server"
+    wait "$server" || true
+}
+checkpoint() { "$python" -c "from draftwood import models; print(models.location('$MODEL'))"; }
+
+draftwood() { serving draftwood "$MODEL" "${draftwood[@]}" serve "$MODEL" --port "$PORT" --dtype float32; }
+plain() { serving plain "$MODEL" "${draftwood[@]}" serve "$MODEL" --port "$PORT" --dtype float32 --method ar; }
+transformers() {
+    local where
+    where=$(checkpoint)
+    serving transformers "$where" "$python" -m transformers.cli.transformers serve "$where" --continuous-batching \
+        --device cpu --dtype float32 --port "$PORT"
+}
+llamacpp() {
+    local file=$OUT/$MODEL-float32.gguf
+    if [[ ! -s $file ]]; then "$python" "$runs/float32_gguf.py" "$MODEL" "$file"; fi
+    serving llamacpp "$MODEL" "$python" -m llama_cpp.server --model "$file" --model_alias "$MODEL" \
+        --port "$PORT" --n_ctx 4096 --n_threads "$(nproc)"
+}
+run "draftwood plain transformers llamacpp" "$@"

@@ -1,0 +1,80 @@
+"""The load on a server: what counts as text, the figures, how many requests run at once."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from runs.server_load import Answer, ask, content, figures, quantiles, run
+
+
+def test_the_text_of_an_event() -> None:
+    assert content('data: {"choices": [{"delta": {"content": "Hi"}}]}') == "Hi"
+    assert content('data: {"choices": [{"delta": {"role": "assistant"}}]}') == ""
+    assert content('data: {"choices": [], "usage": {"total_tokens": 3}}') == ""
+    assert content('data: {"choices": [{"delta": {"content": null}}]}') == ""
+    assert content("data: [DONE]") == content("") == content(": ping") == ""
+
+
+def test_the_figures() -> None:
+    answers = [
+        Answer(1.0, [1.5, 1.7, 2.0], "abc"),
+        Answer(1.0, [2.0, 3.0], "ab"),
+        Answer(2.0, error="429: busy"),
+    ]
+    found: Any = figures(answers, [6, 2, 0], 1.0)
+    assert (found["requests"], found["finished"], found["tokens"]) == (3, 2, 8)
+    assert found["errors"] == ["429: busy"]
+    assert found["tokens_per_second"] == 4.0  # 8 tokens from 1.0 to 3.0
+    assert found["first_token"]["p50"] == 0.75
+    assert found["gap"]["p50"] == 0.3
+    assert found["time_per_token"]["p50"] == 0.55  # of 0.1 and 1.0
+    assert quantiles([]) == {"p50": None, "p99": None}
+    assert figures([], [], 0.0)["tokens_per_second"] == 0.0
+
+
+class Served(httpx.AsyncBaseTransport):
+    """A server that streams two chunks to each request, and counts those that run at once."""
+
+    def __init__(self) -> None:
+        self.running = self.most = self.requests = 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0.01)
+        self.running -= 1
+        lines = "".join(
+            f'data: {{"choices": [{{"delta": {{"content": "{t}"}}}}]}}\n\n' for t in "ab"
+        )
+        return httpx.Response(200, text=lines + "data: [DONE]\n\n", request=request)
+
+
+def test_no_more_requests_run_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    served, made = Served(), httpx.AsyncClient
+    monkeypatch.setattr(
+        httpx, "AsyncClient", lambda base_url, **_: made(base_url=base_url, transport=served)
+    )
+    answers = asyncio.run(run("http://server", [{"model": "m"}], 3, 0.0, 0.2))
+    assert served.most == 3
+    assert served.requests == len(answers) > 6
+    assert {a.text for a in answers} == {"ab"}
+    assert not any(a.error for a in answers)
+    slow = asyncio.run(run("http://server", [{"model": "m"}], 3, 10.0, 0.2))
+    assert len(slow) <= 4, "about two arrive in that time"
+
+
+def test_a_refusal_is_an_error() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(429, text="too many", request=request)
+
+    async def asked() -> Answer:
+        client = httpx.AsyncClient(transport=httpx.MockTransport(refuse), base_url="http://server")
+        async with client:
+            return await ask(client, {})
+
+    answer = asyncio.run(asked())
+    assert answer.error.startswith("429")
+    assert answer.chunks == []

@@ -56,7 +56,7 @@ def auto(
     level: int = 8,
     chain: str = 'context',
     table: str = 'adjacency',
-    neural: str = '',
+    neural: tuple[str, ...] = (),
     layout: Literal['coupled', 'ranked', 'drawn', 'either'] = 'coupled',
     also: tuple[str, ...] = (),
     calibration: str = '',
@@ -94,7 +94,7 @@ def auto(
         level: most nodes of a draft level, and most children of each.
         chain: name of the source that copies.
         table: name of the source that ranks.
-        neural: name of a source with a model; empty: none.
+        neural: sources with a model, such as draft+eagle3; each is asked where it pays.
         layout: a model's drafts above temperature 0: Gumbel top-k with the target's noise, the
             likeliest tokens, samples, or the better of the last two; with the last two a seed
             does not decide the tokens.

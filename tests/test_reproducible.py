@@ -10,8 +10,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ from draftwood.methods import method
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams
-from tests.factories.markov_target import FakeHost, MarkovTarget, SteadyCosts
+from tests.factories.markov_target import FakeHost, MarkovTarget, SteadyCosts, made_head
+from tests.factories.medusa_heads import made_heads
 from tests.factories.tiny_llama import tiny_llama
 
 OWN = [
@@ -34,6 +36,8 @@ OWN = [
     "auto:drafter=model",
     "auto:drafter=model:budget=5:level=3",
     "auto:drafter=model:layout=ranked",
+    "auto:neural=draft+eagle3",
+    "auto:neural=medusa+draft:layout=ranked",
     "talon",
     "goose",
 ]
@@ -63,6 +67,10 @@ def requests() -> list[Request]:
     ]
 
 
+HEADS: dict[str, Callable[..., object]] = {"eagle3": made_head, "medusa": partial(made_heads, 3)}
+"""Random heads, by the source that they answer; each is for a target."""
+
+
 @cache
 def models() -> tuple[ModelHost, Runner, object]:
     """A target, and a draft model that agrees with it to some extent."""
@@ -76,7 +84,10 @@ def models() -> tuple[ModelHost, Runner, object]:
 
 def engine(name: str, max_batch: int) -> Engine:
     host, target, draft = models()
-    options = {} if name in {"ar", "auto", "goose"} else {"draft": draft}
+    options: dict[str, object] = {} if name in {"ar", "auto", "goose"} else {"draft": draft}
+    kind = next((kind for kind in HEADS if kind in name), None)
+    if kind is not None:
+        options["head"] = HEADS[kind](target.info, seed=1)
     return Engine(target, method(name, **options), max_batch=max_batch, host=host)
 
 
@@ -100,7 +111,10 @@ def test_batch_mates_change_no_token(name: str) -> None:
     assert tokens(name, 4) == alone(name)
 
 
-@pytest.mark.parametrize("name", ["auto:drafter=model", "traversal-dynatree", "goose-sampled"])
+@pytest.mark.parametrize(
+    "name",
+    ["auto:drafter=model", "auto:neural=draft+eagle3", "traversal-dynatree", "goose-sampled"],
+)
 def test_load_changes_no_token(name: str) -> None:
     """Others wait, come and go meanwhile, and a request before has taught the engine."""
     busy = engine(name, 3)
@@ -159,7 +173,14 @@ def on_machine(name: str, steep: float) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["auto", "auto:drafter=model", "auto:drafter=eagle3", "adaptive-chain:warmup=0"]
+    "name",
+    [
+        "auto",
+        "auto:drafter=model",
+        "auto:drafter=eagle3",
+        "auto:neural=draft+eagle3",
+        "adaptive-chain:warmup=0",
+    ],
 )
 def test_a_machine_with_other_costs_yields_the_same_tokens(name: str) -> None:
     assert on_machine(name, 0.0001) == on_machine(name, 0.05) == on_machine("ar", 0.0)

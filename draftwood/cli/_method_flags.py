@@ -17,7 +17,7 @@ from draftwood.cli._sections import Command, Option
 from draftwood.errors import DraftwoodError
 from draftwood.methods import recipe as recipe_of
 from draftwood.methods import spelt
-from draftwood.methods.binding import binder, model_flags
+from draftwood.methods.binding import binder, model_flags, named_in
 from draftwood.methods.recipe import Method, bound, settings_of
 from draftwood.methods.settings import kind_of
 from draftwood.protocols import Recipe
@@ -164,8 +164,10 @@ def _bound(texts: Iterable[str], given: Mapping[str, str]) -> dict[str, Recipe]:
         name, *items = text.split(":")
         recipe = recipe_of(name)
         in_text = {key: value for key, _, value in (item.partition("=") for item in items)}
-        binders = {recipe.further, *map(binder, recipe.drafters), *model_flags()}
-        options = {k: v for k, v in {**in_text, **given}.items() if k in binders}
+        every = {**in_text, **given}
+        further = [each for setting in recipe.further for each in named_in(recipe, setting, every)]
+        binders = {*recipe.further, *map(binder, [*recipe.drafters, *further]), *model_flags()}
+        options = {k: v for k, v in every.items() if k in binders}
         try:
             found[name] = bound(recipe, options)
         except DraftwoodError:

@@ -191,7 +191,7 @@ class _CountingTuner(Tuner):
             for counts in self._counts
         ]
 
-    def levels(self, bids: Sequence[LevelBid]) -> list[int]:
+    def levels(self, bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
         return every(bids)
 
     def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002

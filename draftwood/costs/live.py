@@ -6,14 +6,15 @@ around it is the same for many at once.
 
 :mod:`draftwood.costs.refine` corrects the forward's curve. Host seconds are a line over drafted
 nodes, fitted to recent steps; a step far slower than the moving average counts as a few times that.
-Draft forwards are scaled with the machine as a whole, and by the time that they add to the growth
-of trees. Knows neither engine nor clock.
+Draft forwards are scaled with the machine as a whole, and those of each drafter by the time that
+they add to the growth of trees. Knows neither engine nor clock.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
-from draftwood.costs.curve import StepCosts
+from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.refine import Refined
 
 _EVERY = 8
@@ -65,15 +66,15 @@ class LiveCosts:
         """
         self._at(batch).observe(tokens, context, batch, target, outside)
 
-    def searched(self, batch: int, seconds: float, levels: float) -> None:
+    def searched(self, batch: int, seconds: float, levels: Mapping[str, float]) -> None:
         """Learn from the growth of a step's trees.
 
         Args:
             batch: sequences.
             seconds: until all trees were grown.
-            levels: seconds that the draft forwards were expected to take of it; 0 without any.
+            levels: seconds that each drafter's forwards were expected to take of it.
         """
-        if levels:
+        if any(levels.values()):
             self._at(batch).drafted(seconds, levels)
         else:
             self._at(batch).searched(seconds)
@@ -96,13 +97,23 @@ def _spread(costs: StepCosts, batch: int) -> StepCosts:
     return replace(costs, target=replace(known, sizes=known.sizes + beyond, base=base))
 
 
+def _scaled(curve: Curve, factor: float) -> Curve:
+    return replace(
+        curve,
+        base=tuple(factor * value for value in curve.base),
+        per_context=factor * curve.per_context,
+        per_pair=factor * curve.per_pair,
+        per_sequence=factor * curve.per_sequence,
+    )
+
+
 class _Followed:
     """Costs of batches of about one size."""
 
     def __init__(self, costs: StepCosts) -> None:
         self.now = costs
         self.search = 0.0
-        self._levels = 1.0
+        self._levels = dict.fromkeys(costs.drafters, 1.0)
         self._given = costs
         self._target = Refined(costs.target)
         self._steps = 0
@@ -130,10 +141,17 @@ class _Followed:
             self.search = seconds
         self.search += _NEWEST * (min(seconds, _CUT * self.search) - self.search)
 
-    def drafted(self, seconds: float, expected: float) -> None:
-        """Count a search with draft forwards, which were expected to take so much of it."""
-        ratio = max(0.0, seconds - self.search) / expected
-        self._levels *= min(max(ratio, 1.0 / _CUT), _CUT) ** _NEWEST
+    def drafted(self, seconds: float, expected: Mapping[str, float]) -> None:
+        """Count a search with draft forwards, which were expected to take so much of it.
+
+        The time is known of all forwards together, so that each drafter's factor moves by its share
+        of what was expected.
+        """
+        total = sum(expected.values())
+        ratio = max(0.0, seconds - self.search) / total
+        for name in self._levels:
+            share = expected.get(name, 0.0) / total
+            self._levels[name] *= min(max(ratio, 1.0 / _CUT), _CUT) ** (_NEWEST * share)
 
     def _count(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         self._target = self._target.observe(tokens, context, batch, target)
@@ -150,17 +168,11 @@ class _Followed:
         spread = square - n * n / weight
         slope = max(0.0, (product - n * seconds / weight) / spread) if spread > 0.0 else 0.0
         fixed = max(0.0, (seconds - slope * n) / weight)
-        factor = self._target.factor * self._levels
+        slower = self._target.factor
         self.now = StepCosts(
             target=self._target.curve,
             drafters={
-                name: replace(
-                    level,
-                    base=tuple(factor * value for value in level.base),
-                    per_context=factor * level.per_context,
-                    per_pair=factor * level.per_pair,
-                    per_sequence=factor * level.per_sequence,
-                )
+                name: _scaled(level, slower * self._levels[name])
                 for name, level in self._given.drafters.items()
             },
             fixed=fixed,

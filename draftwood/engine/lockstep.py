@@ -3,14 +3,15 @@
 A policy is written for one sequence and yields queries. The queries of all sequences to one source
 are answered in one call. A source is asked only while no sequence waits for a source that the
 policy names before it. So all sequences finish their rounds of a quick source before one forward of
-a draft model serves them all. Bids for a draft level wait until no sequence waits for a source, and
-are answered together. Other bids wait until every sequence has bid or ended; one price answers all
+a draft model serves them all. Bids for draft levels wait until no sequence waits for a source. They
+are grouped by source, one source is decided on, and its bids are answered together; who has not bid
+for it goes on waiting. Other bids wait until every sequence has bid or ended; one price answers all
 of them. Knows nothing of targets and verifiers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from draftwood.protocols import (
     FREE,
@@ -21,12 +22,18 @@ from draftwood.protocols import (
     Drafter,
     Expand,
     Growth,
+    Level,
     LevelBid,
+    LevelBids,
     Policy,
     Price,
     Query,
 )
 from draftwood.tree import TokenTree, TreeBuilder
+
+Levels: TypeAlias = Callable[[Mapping[str, Sequence[LevelBid]]], tuple[str, Sequence[int]]]
+"""Decides on a source, and answers the bids for a level of it
+(:meth:`draftwood.protocols.Tuner.levels`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +53,10 @@ def free(bids: Sequence[Bid]) -> Price:  # noqa: ARG001
     return FREE
 
 
-def every(bids: Sequence[LevelBid]) -> list[int]:
-    """Answer bids for a draft level with all nodes below which something may be gained."""
-    return [sum(gain > 0.0 for gain in bid.gains) for bid in bids]
+def every(bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
+    """Decide on the first source, for all nodes below which something may be gained."""
+    source, own = next(iter(bids.items()))
+    return source, [sum(gain > 0.0 for gain in bid.gains) for bid in own]
 
 
 def draft(
@@ -58,7 +66,7 @@ def draft(
     growths: Sequence[Growth],
     states: Sequence[Any],
     price: Callable[[Sequence[Bid]], Price] = free,
-    levels: Callable[[Sequence[LevelBid]], Sequence[int]] = every,
+    levels: Levels = every,
 ) -> list[Drafted]:
     """One tree per slot.
 
@@ -69,7 +77,7 @@ def draft(
         growths: what the policy may know of each sequence.
         states: the policy's state of each sequence.
         price: answers the bids of all sequences.
-        levels: answers the bids for a draft level.
+        levels: decides on a source, and answers the bids for a level of it.
     """
     trees: list[TokenTree | None] = [None] * len(slots)
     errors: dict[int, Exception] = {}
@@ -92,9 +100,9 @@ def draft(
         answers = {}
         for source in sources:
             answers = answers or _answer(drafters[source], source, slots, queries)
-        asking = {i: query for i, query in queries.items() if isinstance(query, LevelBid)}
+        asking = {i: query for i, query in queries.items() if isinstance(query, LevelBids)}
         if not answers and asking:
-            answers = dict(zip(asking, levels([*asking.values()]), strict=True))
+            answers = _decide(asking, sources, levels)
         if not answers and queries:
             # No sequence waits for anything else: all others have bid.
             offered = {i: query for i, query in queries.items() if isinstance(query, Bid)}
@@ -105,6 +113,22 @@ def draft(
         for i, tree in enumerate(trees)
         if tree is not None
     ]
+
+
+def _decide(
+    asking: Mapping[int, LevelBids],
+    sources: Sequence[str],
+    levels: Levels,
+) -> dict[int, Answer | None]:
+    """Answers to those who bid for a level of the source that is decided on."""
+    own = {
+        source: {
+            i: bid for i, query in asking.items() for bid in query.bids if bid.source == source
+        }
+        for source in sources
+    }
+    source, widths = levels({source: [*bids.values()] for source, bids in own.items() if bids})
+    return {i: Level(source, width) for i, width in zip(own[source], widths, strict=True)}
 
 
 def _answer(

@@ -117,7 +117,7 @@ class Phases:
         live, tuner = batch.live, self._tuner
         forecasts: Sequence[Any] = [None] * len(live)
         if tuner is not None:
-            loads = [s.load(self._backlog(s.slot)) for s in live]
+            loads = [s.load(self._backlogs(s.slot)) for s in live]
             forecasts = tuner.begin(loads, queued=queued)
         growths = [s.growth(self._policy.budget, f) for s, f in zip(live, forecasts, strict=True)]
         states = [s.state for s in live]
@@ -243,8 +243,8 @@ class Phases:
         q = TreeProposals(self._drafters, sequence.slot, tree)
         return Verification(tree, p, q, sequence.noise)
 
-    def _backlog(self, slot: int) -> int:
-        return max((d.backlog(slot) for d in self._drafters.values()), default=0)
+    def _backlogs(self, slot: int) -> dict[str, int]:
+        return {source: drafter.backlog(slot) for source, drafter in self._drafters.items()}
 
 
 def _outcome(tree: TokenTree, verdict: Verdict, rows: TargetOutput) -> Outcome:

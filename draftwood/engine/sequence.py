@@ -3,7 +3,7 @@
 Knows nothing of trees; it is handed the tokens that were committed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -77,10 +77,10 @@ class RunningRequest:
         self.started = perf_counter()
         self.ttft = float("nan")
 
-    def load(self, backlog: int) -> RequestLoad:
-        """The request as the next step finds it; ``backlog``: tokens its drafters have not read."""
+    def load(self, backlogs: Mapping[str, int]) -> RequestLoad:
+        """The request as the next step finds it, with the tokens that each drafter has not read."""
         left = self.limit - len(self.tokens)
-        return RequestLoad(len(self.history), left, self.pace, self.sampler.temperature, backlog)
+        return RequestLoad(len(self.history), left, self.pace, self.sampler.temperature, backlogs)
 
     def growth(self, budget: int, forecast: Any = None) -> Growth:
         """The policy's view of the next step; the step's random numbers begin here."""

@@ -5,6 +5,10 @@
 ``head=PATH`` a head, whichever source drafts with it. The ``flag`` of a drafter's setting is the
 option of its path. Several drafters may have one flag: the model's ``config.json`` tells which of
 them it is for.
+
+A policy may draft with several models. Where ``draft`` and ``head`` are both given, the second one
+is a source of its own, which has the name of its drafter. A setting of the policy names more of
+them, as in ``neural=draft+eagle3``.
 """
 
 from collections.abc import Collection, Mapping
@@ -82,23 +86,19 @@ def _config(name: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def bindings(
-    method: str,
-    drafters: Mapping[str, str],
-    optional: Collection[str],
-    options: Mapping[str, object],
-) -> dict[str, str]:
+def bindings(recipe: Recipe, options: Mapping[str, object]) -> dict[str, str]:
     """The sources that the options give a drafter, with its registered name.
 
     Args:
-        method: name of the method, for messages.
-        drafters: source to registered drafter, as the method has them.
-        optional: sources that are not asked unless an option binds them.
+        recipe: with the further sources that the options name.
         options: everything that was set.
 
     Raises:
         DraftwoodError: there is no such drafter, or a model is named that no source drafts with.
     """
+    drafters, optional = recipe.drafters, recipe.optional
+    models = [name for name in named_in(recipe, recipe.models, options) if name not in optional]
+    further = [drafters[name] for name in models if name in drafters]
     found = {
         source: _known(binder(source), str(options[binder(source)]))
         for source in drafters
@@ -108,7 +108,7 @@ def bindings(
     implied: dict[str, str] = {}
     for flag in [flag for flag in model_flags() if flag in options]:
         _refuse_kind(flag, options[flag])
-        asked = [kind for kind in found.values() if kind in kinds_of(flag)]
+        asked = [kind for kind in (*found.values(), *further) if kind in kinds_of(flag)]
         kind = given[flag] = asked[0] if asked else kind_of(flag, options[flag], drafters.values())
         answered = {**drafters, **found}
         takers = [source for source, drafter in answered.items() if drafter == kind]
@@ -120,38 +120,57 @@ def bindings(
     answered = {**drafters, **found, **implied}
     for flag, kind in given.items():
         if kind not in answered.values():
-            raise DraftwoodError(_unused(method, flag, drafters, options))
+            if not recipe.models or recipe.models in options or "drafter" in options:
+                raise DraftwoodError(_unused(recipe, flag, options))
+            implied[kind] = kind
     return found | implied
+
+
+def named_in(recipe: Recipe, setting: str, options: Mapping[str, object]) -> list[str]:
+    """The sources that a setting for several of them names, in order."""
+    given = options.get(setting) or recipe.presets.get(setting) or ()
+    names = given.split("+") if isinstance(given, str) else map(str, cast("Any", given))
+    return [name for name in names if name]
 
 
 def further_drafters(recipe: Recipe, options: Mapping[str, object]) -> dict[str, str]:
     """The further sources that the options name, each with the registered drafter of its name.
 
     Raises:
-        DraftwoodError: there is no such drafter, it drafts with a model, or does not say what it
-            knows of its candidates.
+        DraftwoodError: there is no such drafter; it has a model and is named among those without
+            one, or the reverse; or it has none and does not say what it knows of its candidates.
     """
-    given = options.get(recipe.further) or recipe.presets.get(recipe.further) or ()
-    names = given.split("+") if isinstance(given, str) else [*map(str, cast("Any", given))]
-    text = "+".join(names)
-    found = {
-        name: _known(name, str(options.get(name, name)))
-        for name in names
-        if name and name not in recipe.drafters
-    }
-    for flag in model_flags():
-        for kind in kinds_of(flag):
-            if kind in found.values():
-                raise DraftwoodError(
-                    f"{recipe.further}={text}: the drafter {kind!r} has a model: write {flag}=PATH"
-                )
-    for kind in found.values():
-        if not cast(type[DrafterSpec], registry.load("drafters", kind)).evidence:
-            raise DraftwoodError(
-                f"{recipe.further}={text}: the drafter {kind!r} declares no evidence of its "
-                "candidates, so nothing could be learnt of them (docs/add-a-part.md)"
-            )
+    found: dict[str, str] = {}
+    for setting in recipe.further:
+        names = named_in(recipe, setting, options)
+        fresh = [name for name in names if name not in recipe.drafters]
+        for name in fresh:
+            kind = found[name] = _known(name, str(options.get(name, name)))
+            wrong = _misplaced(recipe, setting, kind)
+            if wrong:
+                raise DraftwoodError(f"{setting}={'+'.join(names)}: the drafter {kind!r} {wrong}")
     return found
+
+
+def _misplaced(recipe: Recipe, setting: str, kind: str) -> str:
+    """Why a drafter cannot be a source that the setting names; empty: it can."""
+    spec = cast(type[DrafterSpec], registry.load("drafters", kind))
+    if setting == recipe.models:
+        if spec.model is DrafterSpec.model:
+            others = [each for each in recipe.further if each != setting]
+            return f"has no model: name it in {' or '.join(others) or 'another setting'}"
+        return ""
+    flags = [flag for flag in model_flags() if kind in kinds_of(flag)]
+    if flags:
+        return f"has a model: write {flags[0]}=PATH" + (
+            f", or name it in {recipe.models}" if recipe.models else ""
+        )
+    if not spec.evidence:
+        return (
+            "declares no evidence of its candidates, so nothing could be learnt of them "
+            "(docs/add-a-part.md)"
+        )
+    return ""
 
 
 def _known(option: str, kind: str) -> str:
@@ -173,10 +192,8 @@ def _refuse_kind(flag: str, value: object) -> None:
         )
 
 
-def _unused(
-    method: str, flag: str, drafters: Mapping[str, str], options: Mapping[str, object]
-) -> str:
-    value = options[flag]
+def _unused(recipe: Recipe, flag: str, options: Mapping[str, object]) -> str:
+    method, drafters, value = recipe.name, recipe.drafters, options[flag]
     shown = value if isinstance(value, str) else "MODEL"
     kind = kind_of(flag, value)
     if DRAFT not in drafters:
@@ -188,6 +205,11 @@ def _unused(
         return (
             f"{flag}={shown} needs drafter={kind}, but drafter={options['drafter']} was given: "
             "leave one out"
+        )
+    if recipe.models in options:
+        return (
+            f"{flag}={shown} needs a source for {kind}, but {recipe.models}="
+            f"{'+'.join(named_in(recipe, recipe.models, options))} was given: add {kind} to it"
         )
     both = " and ".join(f"{name}=" for name in model_flags() if name in options)
     return f"{both} were given, and {method} drafts with one model: leave one out"

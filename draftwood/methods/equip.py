@@ -11,6 +11,7 @@ from typing import Any, cast
 from draftwood.methods import registry
 from draftwood.methods.binding import model_flags
 from draftwood.methods.recipe import Method
+from draftwood.methods.settings import parse
 from draftwood.methods.shipped_models import common_parts, shipped_for
 from draftwood.protocols import DrafterSpec, Fingerprint
 from draftwood.protocols.recipe import DRAFT
@@ -81,7 +82,8 @@ def _with(method: Method, name: str, value: str) -> Method:
     source, dot, field = name.rpartition(".")
     if not dot:
         policy: Any = method.policy
-        return replace(method, policy=replace(policy, **{name: value}))
+        own = {each.name: each for each in settings(type(policy))}
+        return replace(method, policy=replace(policy, **{name: parse(own[name], value)}))
     spec: Any = method.drafters.get(source)
     known = {} if spec is None else {each.name: each.default for each in settings(type(spec))}
     if spec is None or field not in known or getattr(spec, field) != known[field]:

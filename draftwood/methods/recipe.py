@@ -7,11 +7,17 @@ setting decided, checked to be lossless before anything is loaded.
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_origin
 
 from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.methods import registry
-from draftwood.methods.binding import binder, bindings, further_drafters, model_flags
+from draftwood.methods.binding import (
+    binder,
+    bindings,
+    further_drafters,
+    model_flags,
+    named_in,
+)
 from draftwood.methods.settings import checked
 from draftwood.protocols import DrafterSpec, Policy, Recipe, Verifier
 from draftwood.protocols.drafter import OWN
@@ -25,7 +31,7 @@ def rebound(recipe: Recipe, drafters: Mapping[str, str]) -> Recipe:
 
     Args:
         recipe: as declared.
-        drafters: source name to registered name of the drafter.
+        drafters: source name to registered name of the drafter; new sources have a model.
 
     Raises:
         DraftwoodError: there is no such drafter.
@@ -33,10 +39,19 @@ def rebound(recipe: Recipe, drafters: Mapping[str, str]) -> Recipe:
     presets = dict(recipe.presets)
     for source, part in drafters.items():
         registry.load("drafters", part)
-        if part != recipe.drafters[source]:
+        if part != recipe.drafters.get(source):
             presets = {k: v for k, v in presets.items() if not k.startswith(f"{source}.")}
-    presets |= {recipe.optional[source]: source for source in drafters if source in recipe.optional}
+        setting = recipe.optional.get(source, "" if source in recipe.drafters else recipe.models)
+        if setting:
+            several = [*named_in(recipe, setting, presets), source]
+            one = not _takes_several(recipe, setting)
+            presets[setting] = source if one else tuple(dict.fromkeys(several))
     return dataclasses.replace(recipe, drafters={**recipe.drafters, **drafters}, presets=presets)
+
+
+def _takes_several(recipe: Recipe, setting: str) -> bool:
+    types = {each.name: each.type for each in settings(registry.load("policies", recipe.policy))}
+    return get_origin(types[setting]) is tuple
 
 
 def given(recipe: Recipe, options: Mapping[str, object]) -> dict[str, object]:
@@ -57,8 +72,11 @@ def bound(recipe: Recipe, options: Mapping[str, object]) -> Recipe:
             drafter, or one with a model.
     """
     drafters = {**recipe.drafters, **further_drafters(recipe, options)}
-    recipe = dataclasses.replace(recipe, drafters=drafters)
-    return rebound(recipe, bindings(recipe.name, drafters, recipe.optional, options))
+    presets = dict(recipe.presets)
+    if recipe.models in options:
+        presets[recipe.models] = tuple(named_in(recipe, recipe.models, options))
+    recipe = dataclasses.replace(recipe, drafters=drafters, presets=presets)
+    return rebound(recipe, bindings(recipe, options))
 
 
 def settings_of(recipe: Recipe) -> dict[str, Setting]:
@@ -68,6 +86,7 @@ def settings_of(recipe: Recipe) -> dict[str, Setting]:
     """
     found: dict[str, Setting] = {}
     parts = [("", registry.load("policies", recipe.policy))]
+    flagless = _flagless(recipe)
     for source, drafter in recipe.drafters.items():
         name = binder(source)
         default = drafter if recipe.binds(source) else None
@@ -82,13 +101,33 @@ def settings_of(recipe: Recipe) -> dict[str, Setting]:
     found["verifier"] = Setting("verifier", str, recipe.verifier, rules)
     for prefix, part in parts:
         for setting in settings(part):
-            name = setting.flag or prefix + setting.name
+            name = _option(setting, prefix, flagless)
             value = recipe.presets.get(name, setting.default)
             if setting.flag and not recipe.binds(prefix[:-1]):
                 value = None
             tried = recipe.search.get(name, setting.search)
             found[name] = dataclasses.replace(setting, name=name, default=value, search=tried)
     return found
+
+
+def _flagless(recipe: Recipe) -> set[tuple[str, str]]:
+    """Sources with a model whose flag an earlier one of them has, each with that flag."""
+    seen, found = set[str](), set[tuple[str, str]]()
+    for source in named_in(recipe, recipe.models, {}):
+        own = registry.load("drafters", recipe.drafters[source])
+        for flag in [each.flag for each in settings(own) if each.flag]:
+            if flag in seen:
+                found.add((source, flag))
+            seen.add(flag)
+    return found
+
+
+def _option(setting: Setting, prefix: str, flagless: Collection[tuple[str, str]]) -> str:
+    """The option of a part's setting; ``prefix``: of the source's settings, with a dot."""
+    if setting.flag is None:
+        return prefix + setting.name
+    source = prefix.removesuffix(".")
+    return prefix + setting.flag if (source, setting.flag) in flagless else setting.flag
 
 
 def build(recipe: Recipe, options: Mapping[str, object] | None = None) -> "Method":
@@ -131,10 +170,11 @@ def _built(recipe: Recipe, options: Mapping[str, object]) -> "Method":
             )
     values |= {name: checked(known[name], value) for name, value in options.items()}
     accept_rule = str(values.pop("verifier", recipe.verifier))
+    flagless = _flagless(recipe)
 
     def made(kind: registry.Kind, name: str, prefix: str = "") -> Any:
         part = registry.load(kind, name)
-        own = {s.name: s.flag or prefix + s.name for s in settings(part)}
+        own = {s.name: _option(s, prefix, flagless) for s in settings(part)}
         return part(**{field: values[key] for field, key in own.items() if key in values})
 
     policy = cast(Policy, made("policies", recipe.policy))
@@ -218,11 +258,14 @@ class Method:
     @property
     def missing(self) -> tuple[str, ...]:
         """Settings that its drafters need and that are not given, by name."""
-        found = []
+        found, seen = [], set[str]()
         for source, spec in self.drafters.items():
             flags = {setting.name: setting.flag for setting in settings(type(spec))}
+            flag = flags.get(spec.missing)
             if spec.missing:
-                found.append(flags[spec.missing] or f"{source}.{spec.missing}")
+                own = f"{source}.{flag or spec.missing}"
+                found.append(flag if flag and flag not in seen else own)
+            seen |= {each for each in flags.values() if each}
         return tuple(found)
 
     @property

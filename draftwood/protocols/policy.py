@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -52,34 +52,59 @@ class Bid:
             request's token weight: of settled ones, then of the others, best first; no more than
             the policy would draft.
         settled: nodes that are drafted whatever the price.
-        levels: nodes of each draft forward that was spent on the candidates.
+        levels: nodes of each draft forward that was spent on the candidates, by source.
         report: the policy's record of its candidates. Only its own tuner reads it.
     """
 
     values: Sequence[float]
     settled: int = 0
-    levels: tuple[int, ...] = ()
+    levels: Mapping[str, Sequence[int]] = field(default_factory=dict)
     report: Any = None
 
 
 @dataclass(frozen=True, eq=False)
 class LevelBid:
-    """A policy's query: of how many nodes does it pay to ask a draft model? Answered with an int.
+    """What a request expects of one draft level of one source.
 
-    Both are in expected tokens, weighted by the request's token weight.
+    Tokens are weighted by the request's token weight.
 
     Attributes:
-        gains: what asking about each node is expected to add, best first.
-        further: what the request pays to take part in the forward at all.
+        source: name of the drafter.
+        gains: expected tokens that asking about each node adds, best first.
+        further: what the request pays to take part in the forward at all, in expected tokens.
     """
 
+    source: str
     gains: Sequence[float]
     further: float = 0.0
 
 
-Query: TypeAlias = Continue | Branches | Expand | LevelBid | Bid
+@dataclass(frozen=True, eq=False)
+class LevelBids:
+    """A policy's query: which source drafts a level, of how many nodes? Answered with a Level.
+
+    Attributes:
+        bids: one for each source that could draft a level; one or more.
+    """
+
+    bids: Sequence[LevelBid]
+
+
+class Level(NamedTuple):
+    """The answer to :class:`LevelBids`.
+
+    Attributes:
+        source: the source that was decided on.
+        width: number of nodes to ask it about, the best ones; 0: it does not pay in this step.
+    """
+
+    source: str
+    width: int
+
+
+Query: TypeAlias = Continue | Branches | Expand | LevelBids | Bid
 Answer: TypeAlias = (
-    tuple[Continuation, ...] | tuple[tuple[int, ...], ...] | Candidates | int | Price
+    tuple[Continuation, ...] | tuple[tuple[int, ...], ...] | Candidates | Level | Price
 )
 
 
@@ -230,8 +255,12 @@ class Tuner(Protocol):
         """
         ...
 
-    def levels(self, bids: Sequence[LevelBid]) -> Sequence[int]:
-        """The answers to the bids of all requests that could take part in a draft forward."""
+    def levels(self, bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, Sequence[int]]:
+        """The source that drafts a level next, and how many nodes each of its bids is for.
+
+        Args:
+            bids: by source, those of all requests that could take part in its next forward.
+        """
         ...
 
     def price(self, bids: Sequence[Bid]) -> Price:

@@ -20,9 +20,9 @@ class Recipe:
         verifier: registered name of the verifier, by default; a setting too.
         presets: settings that the recipe decides, by name (``"source.field"`` for a drafter's).
         optional: sources that are bound only if the user configures them; maps the source to the
-            policy's setting that receives its name.
-        further: the policy's setting that names further sources; each is bound to the drafter
-            registered under its name. Empty: there is none.
+            policy's setting that receives its name, as one of several if it takes several.
+        further: the policy's settings that name further sources; each is bound to the drafter
+            registered under its name.
         search: values that ``draftwood search`` tries, by setting, where they are not the part's.
     """
 
@@ -34,12 +34,20 @@ class Recipe:
     verifier: str = "walk"
     presets: Mapping[str, object] = field(default_factory=dict)
     optional: Mapping[str, str] = field(default_factory=dict)
-    further: str = ""
+    further: tuple[str, ...] = ()
     search: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
 
     def binds(self, source: str) -> bool:
         """Whether the source is asked; an optional one has to be configured first."""
-        return source not in self.optional or self.presets.get(self.optional[source]) == source
+        given = self.presets.get(self.optional.get(source, ""))
+        bound = source in given if isinstance(given, tuple) else given == source
+        return source not in self.optional or bound
+
+    @property
+    def models(self) -> str:
+        """The policy's setting that names further sources with a model; empty: there is none."""
+        setting = self.optional.get(DRAFT, "")
+        return setting if setting in self.further else ""
 
     @property
     def needs_model(self) -> bool:

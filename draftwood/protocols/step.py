@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -63,14 +64,14 @@ class RequestLoad(NamedTuple):
         left: tokens that it may still generate.
         pace: committed tokens a step, moving average.
         temperature: of its sampling; 0: greedy.
-        backlog: tokens that a drafter's model must read before it drafts.
+        backlogs: tokens that a drafter's model must read before it drafts, by source.
     """
 
     cached: int
     left: int
     pace: float
     temperature: float
-    backlog: int = 0
+    backlogs: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)

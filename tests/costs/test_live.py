@@ -1,6 +1,7 @@
 """Costs that follow the steps, for batches of each size by themselves."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -98,13 +99,13 @@ def test_a_pause_moves_nothing_far() -> None:
 def test_a_search_takes_the_moving_average_of_searches() -> None:
     live = LiveCosts(GIVEN)
     assert live.search(1) == 0.0
-    live.searched(1, 0.3, 0.0)
+    live.searched(1, 0.3, {})
     assert live.search(1) == pytest.approx(0.3)
     assert live.search(16) == 0.0
-    live.searched(1, 1000.0, 0.0)
+    live.searched(1, 1000.0, {})
     assert live.search(1) < 0.5, "a pause counts as a slow one"
     for _ in range(60):
-        live.searched(1, 0.1, 0.0)
+        live.searched(1, 0.1, {})
     assert live.search(1) == pytest.approx(0.1, rel=0.05)
 
 
@@ -113,8 +114,9 @@ def test_levels_cost_the_additional_time_of_growing_trees(took: float, factor: f
     live = LiveCosts(GIVEN)
     level = GIVEN.drafters["draft"].seconds(1)
     for _ in range(400):
-        live.searched(1, 0.2, 0.0)
-        live.searched(1, took, live.now(1).drafters["draft"].seconds(1) * 0.4 / level)
+        live.searched(1, 0.2, {})
+        now = live.now(1).drafters["draft"].seconds(1)
+        live.searched(1, took, {"draft": now * 0.4 / level})
         live.observe(1, 100, 1, GIVEN.target.seconds(1, 100, 1), 0.2)
     # A search takes 0.2 of it, and two levels were expected to take 0.4.
     assert live.search(1) == pytest.approx(0.2)
@@ -125,7 +127,7 @@ def test_levels_cost_the_additional_time_of_growing_trees(took: float, factor: f
 def test_a_pause_among_levels_moves_little() -> None:
     live = LiveCosts(GIVEN)
     before = live.now(1).drafters["draft"].seconds(1)
-    live.searched(1, 1000.0, 0.4)
+    live.searched(1, 1000.0, {"draft": 0.4})
     live.observe(1, 100, 1, GIVEN.target.seconds(1, 100, 1), 0.2)
     assert before < live.now(1).drafters["draft"].seconds(1) < 1.2 * before
 
@@ -155,3 +157,22 @@ def test_seconds_outside_of_forwards_by_hand() -> None:
     slope = (product - n * seconds / weight) / (square - n * n / weight)
     assert live.now(1).node == pytest.approx(slope, rel=1e-9)
     assert live.now(1).fixed == pytest.approx((seconds - slope * n) / weight, rel=1e-9)
+
+
+def test_each_drafter_has_a_factor_of_its_own() -> None:
+    other = Curve((1, 2), (0.2, 0.2))
+    live = LiveCosts(replace(GIVEN, drafters={**GIVEN.drafters, "other": other}))
+    level = GIVEN.drafters["draft"].seconds(1)
+
+    def now(name: str) -> float:
+        return live.now(1).drafters[name].seconds(1)
+
+    for _ in range(400):
+        live.searched(1, 0.2, {})
+        # One takes twice what was expected; the other takes it, and mostly drafts alone.
+        live.searched(1, 0.2 + 2.0 * level, {"draft": now("draft")})
+        live.searched(1, 0.2 + 0.2, {"other": now("other")})
+        live.searched(1, 0.4 + 2.0 * level, {"draft": now("draft"), "other": now("other")})
+        live.observe(1, 100, 1, GIVEN.target.seconds(1, 100, 1), 0.2)
+    assert now("draft") == pytest.approx(2.0 * level, rel=0.05)
+    assert now("other") == pytest.approx(0.2, rel=0.05)

@@ -8,6 +8,7 @@ import torch
 
 from draftwood.drafters.medusa.drafter import Medusa, MedusaDrafter
 from draftwood.drafters.medusa.heads import MedusaHeads
+from draftwood.drafters.model import Model
 from draftwood.engine.host import ModelHost
 from draftwood.methods import method
 from draftwood.policies.auto.policy import Auto
@@ -132,8 +133,10 @@ def test_auto_pays_for_one_forward_a_step(target: Runner, heads: MedusaHeads) ->
     tuner = auto.policy.tuner(host, {"draft": built})
     load = RequestLoad(cached=10, left=50, pace=1.0, temperature=0.0)
     (forecast,) = tuner.begin([load], queued=False)
-    assert forecast.at_once
-    assert not auto.policy.tuner(host, {}).begin([load], queued=False)[0].at_once
+    assert forecast.of("draft").at_once
+    chain = {"draft": Built(Model(), Model().build(host))}
+    (forecast,) = auto.policy.tuner(host, chain).begin([load], queued=False)
+    assert not forecast.of("draft").at_once
 
 
 def test_loaded_heads_are_used_as_they_are(target: Runner, heads: MedusaHeads) -> None:

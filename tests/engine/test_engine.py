@@ -304,7 +304,7 @@ class Noting(Tuner):
         self.seen.append((list(loads), queued))
         return [None] * len(loads)
 
-    def levels(self, bids: Sequence[LevelBid]) -> list[int]:
+    def levels(self, bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
         raise AssertionError("no request asks for a draft level")
 
     def price(self, bids: Sequence[Bid]) -> Price:

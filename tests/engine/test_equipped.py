@@ -50,7 +50,7 @@ def auto_of(found: Method) -> Auto:
 def test_auto_takes_head_and_calibration_and_says_so(home: Path) -> None:
     found = for_tiny("auto")
     policy = auto_of(found.method)
-    assert (policy.neural, policy.calibration) == ("draft", str(home / "calibration.json"))
+    assert (policy.neural, policy.calibration) == (("draft",), str(home / "calibration.json"))
     assert found.method.drafters["draft"] == Eagle3(str(home / "head"))
     assert found.note == (
         f"auto uses what is shipped for {NAME}: head and calibration (shipped=off: nothing)"
@@ -79,9 +79,9 @@ def test_it_is_told_not_to(home: Path) -> None:
     assert for_tiny("auto:shipped=off") == Equipped(method("auto:shipped=off"))
     for level in ("table", "calibration"):
         only = for_tiny(f"auto:shipped={level}").method
-        assert auto_of(only).neural == "", "the head is left out"
+        assert auto_of(only).neural == (), "the head is left out"
         assert auto_of(only).calibration
-    assert auto_of(for_tiny("auto", without=["head"]).method).neural == ""
+    assert auto_of(for_tiny("auto", without=["head"]).method).neural == ()
 
 
 def test_explicit_settings_win(home: Path) -> None:
@@ -94,7 +94,7 @@ def test_parts_that_are_missing_are_not_named(home: Path) -> None:
     shutil.rmtree(home / "head")
     shipped_models.shipped_models.cache_clear()
     found = for_tiny("auto")
-    assert auto_of(found.method).neural == ""
+    assert auto_of(found.method).neural == ()
     assert found.note.endswith("the tiny model: calibration (shipped=off: nothing)")
 
 
@@ -110,7 +110,7 @@ def test_a_model_that_nothing_is_shipped_for_begins_with_the_common_calibration(
 ) -> None:
     common = ship_tiny(tmp_path, "smollm2") / "calibration.json"
     assert auto_of(for_tiny("auto", seed=1).method).calibration == str(common)
-    assert auto_of(for_tiny("auto", seed=1).method).neural == ""
+    assert auto_of(for_tiny("auto", seed=1).method).neural == ()
     assert auto_of(for_tiny("auto:shipped=off", seed=1).method).calibration == ""
 
 

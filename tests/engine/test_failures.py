@@ -17,7 +17,17 @@ from draftwood.sampling.sampler import Sampler, SamplingParams
 from draftwood.tree import TokenTree
 from tests.factories.markov_target import FakeHost, MarkovTarget
 
-METHODS = ["ar", "goose", "rrsw", "traversal", "block", "mixed", "talon", "auto"]
+METHODS = [
+    "ar",
+    "goose",
+    "rrsw",
+    "traversal",
+    "block",
+    "mixed",
+    "talon",
+    "auto",
+    "auto:neural=draft+eagle3",
+]
 PROMPT = (1, 5, 2, 7, 1, 5, 2, 7, 1)
 BAD = (12, 3, 4, 3, 4)
 AFTER = 6

@@ -1,6 +1,6 @@
 """Policies in lockstep: queries of a batch are merged, answers go back to whom they belong."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +19,7 @@ from draftwood.protocols import (
     Grower,
     Growth,
     LevelBid,
+    LevelBids,
     Policy,
     Price,
 )
@@ -136,7 +137,8 @@ class Leveller(Bidder):
         for _ in range(growth.room):
             yield Expand("deep", tree, [0], 1)
         while growth.room:
-            width = yield LevelBid([0.5] * growth.room + [0.0])
+            source, width = yield LevelBids([LevelBid("deep", [0.5] * growth.room + [0.0])])
+            assert source == "deep"
             if not width:
                 break
             yield Expand("deep", tree, [0] * width, 1)
@@ -151,9 +153,9 @@ def test_bids_for_a_level_wait_for_all_sources_and_come_before_other_bids() -> N
     answers = iter([[1, 0, 2], [0, 1], [0]])
     asked: list[list[int]] = []
 
-    def levels(bids: Sequence[LevelBid]) -> list[int]:
-        asked.append([len(bid.gains) - 1 for bid in bids])
-        return next(answers)
+    def levels(bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
+        asked.append([len(bid.gains) - 1 for bid in bids["deep"]])
+        return "deep", next(answers)
 
     def price(bids: Sequence[Bid]) -> Price:
         assert len(bids) == 4
@@ -173,7 +175,7 @@ def test_without_a_cost_a_level_is_of_all_nodes_that_gain() -> None:
     @dataclass(frozen=True)
     class Once(Leveller):
         def grow(self, growth: Growth, state: None) -> Grower:
-            width = yield LevelBid([0.5, 0.2, 0.0])
+            _, width = yield LevelBids([LevelBid("deep", [0.5, 0.2, 0.0])])
             tree = TreeBuilder(growth.anchor)
             tree.add_chain(range(width), "deep")
             return tree.build()
@@ -203,7 +205,7 @@ def test_without_a_price_every_candidate_is_worth_it() -> None:
 
 
 def test_a_batch_drafts_at_a_price_what_each_would_alone() -> None:
-    policy = Auto(budget=6, neural="draft")
+    policy = Auto(budget=6, neural=("draft",))
     rooms = [3, 1, 0, 2, 5]
     growths = [Growth(anchor=i, room=room, budget=9) for i, room in enumerate(rooms)]
     slots = [4, 5, 6, 7, 8]
@@ -225,3 +227,60 @@ def test_a_batch_drafts_at_a_price_what_each_would_alone() -> None:
             assert (found.bid is None) == (alone.bid is None) == (rooms[i] == 0)
         sizes.add(sum(found.tree.drafted for found in together))
     assert len(sizes) >= 3, "the price matters"
+
+
+@dataclass(frozen=True)
+class Chooser(Bidder):
+    """Bids for a level of its sources until none pays: the second one is not for a room of 1."""
+
+    sources: tuple[str, ...] = ("deep", "copy")
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        tree = TreeBuilder(growth.anchor)
+        left = [*self.sources][: growth.room]
+        while left:
+            source, width = yield LevelBids([LevelBid(source, [0.5]) for source in left])
+            if not width:
+                left.remove(source)
+                continue
+            if growth.room == 3:
+                raise ArithmeticError("in a policy")
+            yield Expand(source, tree, [0], 1)
+            tree.add(0, len(tree), source)
+        return tree.build()
+
+
+def test_bids_for_a_level_of_one_source_are_answered_together() -> None:
+    deep, copy = Echo(), Echo()
+    growths = [Growth(anchor=1, room=room, budget=9) for room in (2, 1, 2)]
+    answers = iter([("copy", [1, 0]), ("deep", [1, 1, 1]), ("copy", [0]), ("deep", [0, 0, 0])])
+    asked: list[dict[str, int]] = []
+
+    def levels(bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
+        assert all(bid.source == source for source, own in bids.items() for bid in own)
+        asked.append({source: len(own) for source, own in bids.items()})
+        return next(answers)
+
+    sources = {"deep": deep, "copy": copy}
+    drafted = draft(Chooser(), sources, [4, 5, 6], growths, [None] * 3, levels=levels)
+    # Who does not bid for the source that is decided on waits, with its bid for the other.
+    assert asked == [
+        {"deep": 3, "copy": 2},
+        {"deep": 3, "copy": 1},
+        {"deep": 3, "copy": 1},
+        {"deep": 3},
+    ]
+    assert copy.calls == [(4,)]
+    assert deep.calls == [(4, 5, 6)]
+    assert [found.tree.sources[1:] for found in drafted] == [("copy", "deep"), ("deep",), ("deep",)]
+
+
+def test_a_policy_that_fails_between_levels_leaves_the_others_alone() -> None:
+    growths = [Growth(anchor=1, room=room, budget=9) for room in (2, 3, 1)]
+    answers = iter([("deep", [1, 1, 1]), ("copy", [1]), ("deep", [0, 0]), ("copy", [0])])
+    sources = {"deep": Echo(), "copy": Echo()}
+    drafted = draft(
+        Chooser(), sources, [4, 5, 6], growths, [None] * 3, levels=lambda _: next(answers)
+    )
+    assert [type(found.error) for found in drafted] == [type(None), ArithmeticError, type(None)]
+    assert [found.tree.sources[1:] for found in drafted] == [("deep", "copy"), (), ("deep",)]

@@ -42,7 +42,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=torch.nn.Module)
 
 
-def _made_head(info: TargetInfo, seed: int, mask_token: int | None = None) -> Eagle3Head:
+def made_head(info: TargetInfo, seed: int, mask_token: int | None = None) -> Eagle3Head:
     torch.manual_seed(seed)
     config = Eagle3Config(
         vocab_size=info.vocab_size,
@@ -102,7 +102,7 @@ class FakeHost:
     def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
         # Only heads of EAGLE-3 have a default name.
         mask = None if "eagle3" in str(name) else 0
-        head = _made_head(self.info, zlib.crc32(str(name).encode()), mask)
+        head = made_head(self.info, zlib.crc32(str(name).encode()), mask)
         return head, attach(head, packing=False, self_test=False)
 
     def loaded(

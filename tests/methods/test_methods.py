@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from draftwood.drafters.eagle3.drafter import Eagle3
+from draftwood.drafters.medusa.drafter import Medusa
 from draftwood.drafters.model import Model
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
@@ -114,13 +115,17 @@ def test_presets_reach_the_parts() -> None:
         ),
         ("auto:calibrations=1", r"no setting 'calibrations'.*calibration"),
         ("goose:calibration=x", r"no setting 'calibration'"),
-        ("auto:neural=nope", "asks drafters .*nope.*does not bind"),
+        ("auto:neural=nope", "there is no 'nope' among drafters"),
+        ("auto:neural=suffix", "neural=suffix: the drafter 'suffix' has no model: name it in also"),
+        ("auto:also=eagle3", "has a model: write head=PATH, or name it in neural"),
+        ("auto:neural=draft+eagle3:layout=drawn", "samples from one model, and neural names draft"),
+        ("auto:neural=draft:draft=a:head=b", "head=b needs a source for eagle3, but neural=draft"),
+        ("auto:drafter=model:draft=a:head=b", "head=b needs drafter=eagle3, but drafter=model"),
         ("auto:neural=adjacency", "name different ones"),
         ("auto:drafter=nope", "no 'nope' among drafters.*a model's path is draft=PATH, head=PATH"),
         ("talon:draft=eagle3", "'eagle3' is a kind of drafter, .*: write drafter=eagle3"),
         ("goose:adjacency=model:draft=context", "write drafter=context"),
         ("talon:draft=a:head=b", "draft= and head= were given, and talon drafts with one model"),
-        ("auto:draft=a:head=b", "draft= and head= were given, and auto drafts with one model"),
         ("talon:drafter=eagle3:draft=a", "draft=a needs drafter=model, but drafter=eagle3 was"),
         ("eagle3:drafter=model:head=b", "head=b needs drafter=eagle3, but drafter=model was"),
         (
@@ -204,3 +209,38 @@ def test_an_optional_source_needs_no_recipe_of_ours() -> None:
     assert build(mine).policy.sources == ("context", "adjacency")
     assert build(mine, {"head": "some/name"}).drafters["mine"] == Eagle3("some/name")
     assert build(mine, {"mine": "model"}).drafters["mine"] == Model()
+
+
+def test_several_models_draft_for_one_method() -> None:
+    both = method("auto:draft=a:head=b")
+    assert both.policy.sources == ("context", "adjacency", "draft", "eagle3")
+    assert (both.drafters["draft"], both.drafters["eagle3"]) == (Model("a"), Eagle3("b"))
+    assert method("auto", draft="a", head="b") == both
+    assert method("auto:neural=draft+eagle3:draft=a:head=b") == both
+    assert method("auto:neural=draft+eagle3:draft=a:head=b:shipped=off") == method(
+        "auto:draft=a:head=b:shipped=off"
+    )
+
+
+def test_models_are_named_by_their_drafters() -> None:
+    found = method("auto:neural=eagle3+model:draft=a:head=b:model.dtype=float32")
+    assert found.policy.sources == ("context", "adjacency", "eagle3", "model")
+    assert (found.drafters["model"], found.drafters["eagle3"]) == (
+        Model("a", "float32"),
+        Eagle3("b"),
+    )
+    assert set(found.drafters) == set(found.policy.sources)
+    assert method("auto", neural=("eagle3", "model"), draft="a").drafters["model"] == Model("a")
+    assert method("auto:neural=eagle3+model").drafters["eagle3"] == Eagle3()
+
+
+def test_a_further_model_of_one_kind_is_named_behind_its_source() -> None:
+    found = method("auto:neural=eagle3+medusa:head=a:medusa.head=b").drafters
+    assert (found["eagle3"], found["medusa"]) == (Eagle3("a"), Medusa("b"))
+    found = method("auto:neural=medusa+draft:drafter=eagle3:head=a:draft.head=b").drafters
+    assert (found["medusa"], found["draft"]) == (Medusa("a"), Eagle3("b"))
+    found = method("auto:neural=one+two:one=model:two=model:draft=a:two.draft=b").drafters
+    assert (found["one"], found["two"]) == (Model("a"), Model("b"))
+    assert method("auto:neural=eagle3+medusa:head=a").missing == ("medusa.head",)
+    known = settings_of(bound(recipes()["auto"], {"neural": "eagle3+medusa"}))
+    assert {"head", "medusa.head"} <= set(known)

@@ -34,7 +34,7 @@ class FixedCosts(LiveCosts):
     def observe(self, *step: float) -> None:
         """Ignore the step."""
 
-    def searched(self, *step: float) -> None:
+    def searched(self, *step: object) -> None:
         """Ignore the step."""
 
 

@@ -16,7 +16,7 @@ RECIPES = (
             "adjacency.prompt": False,  # it doubles prefill, for hardly better trees
         },
         optional={"draft": "neural"},
-        further="also",
+        further=("also", "neural"),
     ),
 )
 

@@ -1,6 +1,7 @@
 """Calibration files: what was learnt of the acceptance of candidates, as JSON.
 
-By temperature band: offered and accepted candidates by bucket, and the offsets of further sources.
+By temperature band: offered and accepted candidates by bucket, and the offsets of further sources,
+of those with a model apart.
 """
 
 import json
@@ -18,6 +19,9 @@ from draftwood.protocols import Evidence, Fingerprint
 
 VERSION = 2
 """Version of the JSON; other versions are refused."""
+
+_FURTHER = {"further": False, "neural": True}
+"""Members with the offsets of further sources, and whether these have a model."""
 
 _LEAST = 0.05
 """Offered candidates, decayed, below which a bucket is left out."""
@@ -48,9 +52,9 @@ class _Offsets:
     offsets: tuple[float, ...]
     curvatures: tuple[float, ...]
 
-    def learnt(self) -> tuple[Source, Learnt]:
+    def learnt(self, *, neural: bool) -> tuple[Source, Learnt]:
         """The source, with its offsets; ValueError if they are not as many as it has codes."""
-        source = Source(self.name, self.evidence)
+        source = Source(self.name, self.evidence, neural)
         if not len(self.offsets) == len(self.curvatures) == 2 * source.codes:
             raise ValueError(f"{2 * source.codes} offsets of {self.name} are needed")
         return source, (self.offsets, self.curvatures)
@@ -93,16 +97,18 @@ def save(path: Path, calibration: Calibration, model: Fingerprint | None = None)
             if offered >= _LEAST
         )
         bands[name] = _Band(*(zip(*seen, strict=True) if seen else ((), (), ())))
-    further = {
-        name: [
-            _Offsets(each.name, each.evidence, _rounded(values), _rounded(curvatures))
-            for each, (values, curvatures) in known.items()
-        ]
-        for name, known in calibration.learnt().items()
-    }
     found = {"version": VERSION, "scheme": SCHEME, "bands": encode(bands)}
-    if any(further.values()):
-        found["further"] = encode(further)
+    for member, neural in _FURTHER.items():
+        offsets = {
+            name: [
+                _Offsets(each.name, each.evidence, _rounded(values), _rounded(curvatures))
+                for each, (values, curvatures) in known.items()
+                if each.neural is neural
+            ]
+            for name, known in calibration.learnt().items()
+        }
+        if any(offsets.values()):
+            found[member] = encode(offsets)
     if model is not None:
         found["model"] = encode(model)
     write_text(path, json.dumps(found) + "\n")
@@ -132,8 +138,12 @@ def load(path: Path) -> Known:
     try:
         bands = decode(dict[str, _Band], found.get("bands"), "bands")
         counts = {name: band.counts() for name, band in bands.items()}
-        further = decode(dict[str, tuple[_Offsets, ...]], found.get("further", {}), "further")
-        learnt = {name: dict(each.learnt() for each in own) for name, own in further.items()}
+        learnt: dict[str, dict[Source, Learnt]] = {}
+        for member, neural in _FURTHER.items():
+            further = decode(dict[str, tuple[_Offsets, ...]], found.get(member, {}), member)
+            for name, own in further.items():
+                known = learnt.setdefault(name, {})
+                known.update(each.learnt(neural=neural) for each in own)
     except (DraftwoodError, LookupError, ValueError) as error:
         raise DraftwoodError(f"{path} is not a calibration file: {error}") from error
     return Known(counts, learnt)

@@ -76,7 +76,8 @@ SOURCES = (
     Source("table", _RANKS_TOKENS),
     Source("neural", _RANKS_TOKENS, neural=True),
 )
-"""The sources that every method of ``auto`` has; further ones follow them."""
+"""The sources that every method of ``auto`` has; further ones follow them. The third is the first
+neural drafter; further neural drafters have its evidence, and so its codes."""
 
 COPIED, TABLE, NEURAL = range(3)
 """Positions of :data:`SOURCES`."""
@@ -85,6 +86,12 @@ COPIED_CODES, RANKED_CODES = SOURCES[COPIED].codes, SOURCES[TABLE].codes
 
 SCHEME = f"matches {_MATCHES}, scores {_SCORES}, ranks {_RANKS}, drawn, coupled"
 """The meaning of the codes of :data:`SOURCES`; a calibration file holds it."""
+
+
+def neural_source(name: str) -> Source:
+    """A further neural drafter."""
+    return Source(name, SOURCES[NEURAL].evidence, neural=True)
+
 
 UNKNOWN = Evidence(_COPIES.copied, _RANKS_TOKENS.ranked)
 """What a further source says where its drafter is not known."""
@@ -184,14 +191,16 @@ class Features:
 
     Attributes:
         copying: positions of the further sources that copy.
-        ranking: positions of the further sources that rank.
+        ranking: positions of the further sources that rank, neural drafters excepted.
+        neural: positions of the neural drafters.
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = tuple(sources)
         further = range(len(SOURCES), len(sources))
         self.copying = [i for i in further if sources[i].evidence.copied]
-        self.ranking = [i for i in further if sources[i].evidence.ranked]
+        self.ranking = [i for i in further if sources[i].evidence.ranked and not sources[i].neural]
+        self.neural = [i for i, source in enumerate(sources) if source.neural]
         self._known: dict[tuple[int, int], list[Codes]] = {}
 
     def only(self, answered: int, source: int) -> list[Codes]:

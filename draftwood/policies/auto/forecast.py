@@ -3,7 +3,8 @@
 Values are in expected tokens. Pure; nothing here is learnt.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from draftwood.policies.auto.features import COPIED, NOT_LISTED, Codes, Source
@@ -17,6 +18,23 @@ class Predictor(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class DraftForecast:
+    """A tuner's forecast of one neural drafter.
+
+    Attributes:
+        gain: what its forwards add, relative to the headroom of the nodes that it is asked about
+            (:meth:`draftwood.policies.auto.pool.Pool.headroom`).
+        catch_up: cost of its first forward of a step on top of its level, weighted: it reads what
+            was committed since it last drafted. Spread over as many steps as that took.
+        at_once: one forward serves all levels of the step.
+    """
+
+    gain: float = 0.7
+    catch_up: float = 0.0
+    at_once: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Forecast:
     """A tuner's forecast for one step of one request.
@@ -26,12 +44,7 @@ class Forecast:
         token_weight: of a token of this request, relative to the batch mean.
         floor: path probability below which a candidate is dropped; above 1 nothing is drafted.
         price: recent path probability from which on a candidate paid.
-        drafter_gain: what a neural drafter adds, relative to the headroom of the nodes that it is
-            asked about (:meth:`draftwood.policies.auto.pool.Pool.headroom`).
-        catch_up: cost of the first draft forward of a step on top of its level, weighted: the
-            neural drafter reads what was committed since it last drafted. Spread over as many steps
-            as that took.
-        at_once: one forward of the neural drafter serves all levels of the step.
+        drafts: of the neural drafters, by source.
         sources: of the candidates, in the order of their codes; empty: not known.
     """
 
@@ -39,10 +52,15 @@ class Forecast:
     token_weight: float = 1.0
     floor: float = 0.02
     price: float = 0.1
-    drafter_gain: float = 0.7
-    catch_up: float = 0.0
-    at_once: bool = False
+    drafts: Mapping[str, DraftForecast] = field(default_factory=dict)
     sources: tuple[Source, ...] = ()
+
+    def of(self, source: str) -> DraftForecast:
+        """The forecast of a neural drafter; the default where none was made."""
+        return self.drafts.get(source, _UNKNOWN)
+
+
+_UNKNOWN = DraftForecast()
 
 
 class _DefaultPredictor:

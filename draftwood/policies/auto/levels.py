@@ -1,14 +1,40 @@
-"""The widths of a draft level: how many nodes of each request a draft model is asked about.
+"""The next draft level: which source drafts it, and about how many nodes of each request.
 
-One forward of the draft model serves all requests of a batch, so the widths are chosen for all
+One forward of a draft model serves all requests of a batch, so the widths are chosen for all
 together: those that gain the most expected tokens, net of the tokens that could be generated in the
-forward's time and of what each request pays to take part. Pure.
+forward's time and of what each request pays to take part. Of several sources the one that gains the
+most in this way is next. Pure.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 
 from draftwood.protocols import LevelBid
+
+
+def best_level(
+    bids: Mapping[str, Sequence[LevelBid]], cost: Callable[[str, int, int], float]
+) -> tuple[str, list[int]]:
+    """The source whose level gains the most, and its widths (:func:`level_widths`).
+
+    Args:
+        bids: by source, one or more.
+        cost: of a draft forward of a source over so many nodes of so many requests.
+    """
+    costs = {source: partial(cost, source) for source in bids}
+    widths = {source: level_widths(own, costs[source]) for source, own in bids.items()}
+    best = max(bids, key=lambda source: _net(bids[source], widths[source], costs[source]))
+    return best, widths[best]
+
+
+def _net(
+    bids: Sequence[LevelBid], widths: Sequence[int], cost: Callable[[int, int], float]
+) -> float:
+    """What these widths gain, net of the forward and of what requests pay to take part."""
+    asked = [(bid, width) for bid, width in zip(bids, widths, strict=True) if width]
+    gained = sum(sum(bid.gains[:width]) - bid.further for bid, width in asked)
+    return gained - cost(sum(widths), len(asked))
 
 
 def level_widths(bids: Sequence[LevelBid], cost: Callable[[int, int], float]) -> list[int]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from draftwood.policies.auto.features import (
     COPIED,
+    NEURAL,
     NOT_ASKED,
     NOT_LISTED,
     SOURCES,
@@ -115,7 +116,8 @@ def begin(source: Source, odds: Callable[[int, int], float], common: float) -> L
 
     Its candidate that no other source lists gains a share of what the most similar one of the
     sources that every method has would gain: one with the same length of match, or the same rank
-    and score. Anything else that it says means nothing yet.
+    and score; for a neural drafter, the first one's with the same code. Anything else that it says
+    means nothing yet.
 
     Args:
         source: the further source.
@@ -131,6 +133,8 @@ def begin(source: Source, odds: Callable[[int, int], float], common: float) -> L
 
 def _similar(source: Source) -> dict[int, tuple[int, int]]:
     """The code of :data:`SOURCES` that is most like each code of a source, with its position."""
+    if source.neural:
+        return {code: (NEURAL, code) for code in range(source.ranked_from, source.codes)}
     found = {}
     if source.evidence.copied:
         for code, least in enumerate(_combinations(source.evidence.copied), 2):

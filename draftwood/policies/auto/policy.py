@@ -6,8 +6,9 @@ probability is the product along it. A child is never likelier than its parent, 
 n nodes is the n likeliest candidates. The policy bids with their values; the price in answer says
 how many of them pay in this step.
 
-A draft model is asked level by level, while the tokens that another level is expected to add are
-more than the tokens that could be generated in the same time. Above temperature 0 the model's
+Draft models and heads are asked level by level, while the tokens that another level is expected to
+add are more than the tokens that could be generated in the same time; of several, the one that
+gains most is next (:mod:`draftwood.policies.auto.drafting`). Above temperature 0 a model's
 children are the Gumbel top-k of its q with the random numbers that the target draws with
 (:mod:`draftwood.drafters._rollout.coupling`), so that no tree changes a token, whatever its size
 depends on. Or some children are sampled with numbers of their own
@@ -17,7 +18,7 @@ GOOSE's tiers and bypass, TALON's gate and budget, DynaTree's thresholds and OPT
 rules of thumb for what is computed here; the papers' methods stay beside this one as they are.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import Any, Literal
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.calibration_file import load
+from draftwood.policies.auto.drafting import DraftLevels
 from draftwood.policies.auto.features import (
     COPIED,
     NEURAL,
@@ -35,10 +37,11 @@ from draftwood.policies.auto.features import (
     Source,
     copied_codes,
     features_of,
+    neural_source,
 )
 from draftwood.policies.auto.forecast import DEFAULT_FORECAST, Forecast
 from draftwood.policies.auto.pool import Pool
-from draftwood.policies.auto.report import Forwards, Report
+from draftwood.policies.auto.report import Report
 from draftwood.policies.auto.sampled_pool import Plan, SampledPool
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import (
@@ -52,14 +55,14 @@ from draftwood.protocols import (
     Grower,
     Growth,
     Host,
-    LevelBid,
+    Level,
     Policy,
     Price,
     Tuner,
     setting,
 )
 from draftwood.protocols.recipe import DRAFT
-from draftwood.tree import ROOT, SAMPLED, Draw, TreeBuilder
+from draftwood.tree import SAMPLED, Draw, TreeBuilder
 
 _DRAWS = {
     "coupled": Draw.COUPLED,
@@ -84,7 +87,8 @@ class Auto(Policy):
     """Drafts the likeliest candidates of all sources, as many as raise the tokens per second.
 
     Raises:
-        DraftwoodError: a setting outside its range, or one source named twice.
+        DraftwoodError: a setting outside its range, one source named twice, or two sources with a
+            model for a layout that samples.
     """
 
     budget: int = setting(64, "most nodes to draft, root excluded", least=0)
@@ -93,7 +97,9 @@ class Auto(Policy):
     level: int = setting(8, "most nodes of a draft level, and most children of each", least=1)
     chain: str = setting("context", "name of the source that copies", source=True)
     table: str = setting("adjacency", "name of the source that ranks", source=True)
-    neural: str = setting("", "name of a source with a model; empty: none", source=True)
+    neural: tuple[str, ...] = setting(
+        (), "sources with a model, such as draft+eagle3; each is asked where it pays"
+    )
     layout: Literal["coupled", "ranked", "drawn", "either"] = setting(
         "coupled",
         "a model's drafts above temperature 0: Gumbel top-k with the target's noise, the likeliest "
@@ -115,21 +121,29 @@ class Auto(Policy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        own = {self.chain, self.table, self.neural}
+        own = {self.chain, self.table, *self.neural}
         if again := [name for name in self.also if name in own]:
             raise DraftwoodError(f"auto has the source {again[0]!r} already: leave it out of also")
         if len(set(self.sources)) < len(self.sources):
             raise DraftwoodError(f"sources are {', '.join(self.sources)}; name different ones")
+        if len(self.neural) > 1 and _DRAWS[self.layout] in SAMPLED:
+            raise DraftwoodError(
+                f"layout={self.layout} samples from one model, and neural names "
+                f"{' and '.join(self.neural)}: name one, or use layout=coupled or layout=ranked"
+            )
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The copying source, the table, further ones, and the one with a model if there is any."""
-        return (self.chain, self.table, *self.also, *((self.neural,) if self.neural else ()))
+        """The copying source, the table, further ones, and those with a model."""
+        return (self.chain, self.table, *self.also, *self.neural)
 
     @cached_property
     def _unknown(self) -> tuple[Source, ...]:
         """The sources in the order of a candidate's codes, where no drafter is known."""
-        return (*SOURCES, *(Source(name, UNKNOWN) for name in self.also))
+        return self._with_neural(Source(name, UNKNOWN) for name in self.also)
+
+    def _with_neural(self, also: Iterable[Source]) -> tuple[Source, ...]:
+        return (*SOURCES, *also, *map(neural_source, self.neural[1:]))
 
     @property
     def draws(self) -> frozenset[Draw]:
@@ -166,13 +180,12 @@ class Auto(Policy):
             calibration = known.calibration(sources)
         else:
             calibration = Calibration(sources=sources)
-        neural = drafters.get(self.neural)
-        at_once = neural is not None and neural.drafter.at_once
-        return AutoTuner(calibration, recall_or_measure(host, drafters), at_once=at_once)
+        neural = {name: drafters[name].drafter.at_once for name in self.neural}
+        return AutoTuner(calibration, recall_or_measure(host, drafters), neural)
 
     def described(self, drafters: Mapping[str, DrafterSpec]) -> tuple[Source, ...]:
         """The sources in the order of a candidate's codes, by what the further drafters declare."""
-        return (*SOURCES, *(Source(name, drafters[name].evidence) for name in self.also))
+        return self._with_neural(Source(name, drafters[name].evidence) for name in self.also)
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``auto``, and ``plain`` where nothing pays."""
@@ -193,46 +206,33 @@ class Auto(Policy):
         copying = [(COPIED, self.chain), *((i, sources[i].name) for i in known.copying)]
         ranking = [(TABLE, self.table), *((i, sources[i].name) for i in known.ranking)]
         for position, name in copying:
-            offers: tuple[Continuation, ...] = yield Continue(name)
-            for place, offer in enumerate(offers):
+            copies: tuple[Continuation, ...] = yield Continue(name)
+            for place, offer in enumerate(copies):
                 code = copied_codes(sources[position], offer, preferred=place == 0)
                 pool.copy(offer.tokens[:deepest], code, name, position)
         yield from self._rank(pool, ranking, range(len(pool)), deepest)
-        widths: list[int] = []
-        asked: set[int] = set()
-        all_headroom, without = 0.0, list[int]()
-        while self.neural and not pool.full:
-            headroom = self._promising(pool, asked, deepest, forecast.price)
-            if not headroom:
-                break
-            served = bool(widths) and forecast.at_once
-            width = len(headroom)
-            if not served:
-                share = forecast.token_weight * forecast.drafter_gain
-                offered = [share * most for most in headroom.values()]
-                width = yield LevelBid(offered, 0.0 if widths else forecast.catch_up)
-            if not width:
-                break
-            nodes = sorted([*headroom][:width])
-            asked.update(nodes)
-            if not widths:
-                without = pool.chosen(forecast.price, budget)
+        levels = DraftLevels(pool, self.neural, forecast, deepest, self.level, budget)
+        positions = dict(zip(self.neural, known.neural, strict=False))
+        while offers := levels.offers():
+            served = levels.served(offers)
+            level: Level = served or (yield levels.bids(offers))
+            nodes = levels.begin(offers, level, served=served is not None)
+            if not nodes:
+                continue
+            name = level.source
             if sampled is None:
-                answer: Candidates = yield self._ask(pool, nodes, draw, growth)
+                answer: Candidates = yield self._ask(name, pool, nodes, draw, growth)
                 found = nodes, answer.tokens, answer.logq
-                fresh = pool.offer(NEURAL, self.neural, *found, draw=draw)
+                fresh = pool.offer(positions[name], name, *found, draw=draw)
             else:
-                answer = yield self._ask(pool, nodes, Draw.ONE_HOT, growth)
-                fresh = yield from self._sample(sampled, nodes, answer, growth, forecast.price)
+                answer = yield self._ask(name, pool, nodes, Draw.ONE_HOT, growth)
+                fresh = yield from self._sample(
+                    name, sampled, nodes, answer, growth, forecast.price
+                )
             yield from self._rank(pool, ranking, fresh, deepest)
-            # A level that is served was not bid for: its headroom is not counted either.
-            if not served:
-                widths.append(width)
-                all_headroom += sum(headroom[node] for node in nodes)
-        forwards = Forwards(all_headroom, without, forecast.price) if widths else None
-        report = Report(pool, budget, forecast.token_weight, forwards)
+        report = Report(pool, budget, forecast.token_weight, levels.forwards())
         values = [forecast.token_weight * path for path in pool.likeliest(budget)]
-        price: Price = yield Bid(values, pool.settled, tuple(widths), report)
+        price: Price = yield Bid(values, pool.settled, levels.widths, report)
         return pool.tree(report.chosen(price), "auto")
 
     def _rank(
@@ -252,12 +252,14 @@ class Auto(Policy):
                 fresh += pool.offer(position, name, nodes, answer.tokens, answer.logq)
             nodes = fresh
 
-    def _ask(self, pool: Pool, nodes: Sequence[int], draw: Draw, growth: Growth) -> Expand:
-        """The query for a level of the model's children."""
+    def _ask(
+        self, name: str, pool: Pool, nodes: Sequence[int], draw: Draw, growth: Growth
+    ) -> Expand:
+        """The query for a level of a model's children."""
         if draw is Draw.ONE_HOT:
-            return Expand(self.neural, pool.builder, nodes, self.level)
+            return Expand(name, pool.builder, nodes, self.level)
         return Expand(
-            self.neural,
+            name,
             pool.builder,
             nodes,
             self.level,
@@ -268,6 +270,7 @@ class Auto(Policy):
 
     def _sample(
         self,
+        name: str,
         pool: SampledPool,
         nodes: Sequence[int],
         answer: Candidates,
@@ -277,7 +280,7 @@ class Auto(Policy):
         """Add children of nodes that the model was asked about: its likeliest tokens, or the
         likeliest one and some sampled from the rest of q, where these are expected to add more."""
         tokens, logq = answer.tokens, answer.logq
-        fresh = pool.offer(NEURAL, self.neural, nodes, tokens, logq, front=1)
+        fresh = pool.offer(NEURAL, name, nodes, tokens, logq, front=1)
         budget = min(self.budget, growth.budget)
         plans: list[Plan] = []
         ranked: list[int] = []
@@ -292,10 +295,10 @@ class Auto(Policy):
                 plans.append(plan)
         if ranked:
             asked = [nodes[row] for row in ranked]
-            fresh += pool.offer(NEURAL, self.neural, asked, tokens[ranked], logq[ranked])
+            fresh += pool.offer(NEURAL, name, asked, tokens[ranked], logq[ranked])
         if plans:
             answered: Candidates = yield Expand(
-                self.neural,
+                name,
                 pool.builder,
                 [plan.node for plan in plans],
                 max(len(plan.codes) for plan in plans),
@@ -306,27 +309,8 @@ class Auto(Policy):
             )
             handles = [] if answered.q_rows is None else answered.q_rows.tolist()
             for plan, found, handle in zip(plans, answered.tokens.tolist(), handles, strict=True):
-                fresh += pool.add_sampled(plan, self.neural, found, handle)
+                fresh += pool.add_sampled(plan, name, found, handle)
         return fresh
-
-    def _promising(
-        self, pool: Pool, asked: set[int], deepest: int, price: float
-    ) -> dict[int, float]:
-        """The nodes to ask the model about next that may gain most, best first, by headroom.
-
-        A parent is asked before its children.
-        """
-        parents, depths = pool.builder.parents, pool.builder.depths
-        open_nodes = [
-            node
-            for node in range(len(pool))
-            if depths[node] < deepest
-            and node not in asked
-            and (node == ROOT or parents[node] in asked)
-        ]
-        found = {node: pool.headroom(node, price) for node in open_nodes if pool.path[node] > price}
-        best = sorted(found, key=found.__getitem__, reverse=True)[: self.level]
-        return {node: found[node] for node in best}
 
 
 PART = Auto

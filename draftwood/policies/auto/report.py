@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from draftwood.policies.auto.features import Codes
 from draftwood.policies.auto.pool import Pool
@@ -11,15 +12,17 @@ from draftwood.tree import ROOT
 
 @dataclass(frozen=True)
 class Forwards:
-    """The draft forwards of a step.
+    """Draft forwards of one source that followed one another in a step.
 
     Attributes:
+        source: name of the drafter.
         headroom: the most expected tokens, net of their price, that they could add directly below
             the nodes that they were asked about.
         without: the candidates that would have been drafted without them.
         price: of a drafted candidate, in tokens.
     """
 
+    source: str
     headroom: float
     without: Sequence[int]
     price: float
@@ -33,13 +36,13 @@ class Report:
         candidates: all of the step, drafted or not.
         limit: most of them that may be drafted.
         token_weight: of the request.
-        forwards: of a draft model; None if it was not asked.
+        forwards: of draft models, in the order in which they were asked.
     """
 
     candidates: Pool
     limit: int
     token_weight: float = 1.0
-    forwards: Forwards | None = None
+    forwards: Sequence[Forwards] = ()
 
     def chosen(self, price: Price) -> list[int]:
         """The candidates that are drafted at a price, in the order of a tree's nodes."""
@@ -51,18 +54,24 @@ class Report:
         """Tokens that the step is expected to commit at a price."""
         return 1.0 + sum(map(self.candidates.path.__getitem__, self.chosen(price)))
 
-    def gained(self, committed: Sequence[int]) -> float:
-        """The tokens that the draft forwards have added, net of what their nodes cost.
+    def gained(self, committed: Sequence[int]) -> dict[str, tuple[float, float]]:
+        """The tokens that each source's forwards have added, net of what their nodes cost.
 
-        That is what came of them, and not what was predicted: a prediction that is too high would
-        have the draft model asked too often, and confirm itself.
+        Beside them the headroom of the forwards. Added is what came of them, and not what was
+        predicted: a prediction that is too high would have the draft model asked too often, and
+        confirm itself.
         """
-        if self.forwards is None:
-            return 0.0
-        price, without = self.forwards.price, self.forwards.without
-        drafted = self.candidates.chosen(price, self.limit)
-        more = self._accepted(drafted, committed) - self._accepted(without, committed)
-        return more - price * (len(drafted) - len(without))
+        if not self.forwards:
+            return {}
+        drafted = self.candidates.chosen(self.forwards[-1].price, self.limit)
+        trees = pairwise([*(each.without for each in self.forwards), drafted])
+        found: dict[str, tuple[float, float]] = {}
+        for each, (without, after) in zip(self.forwards, trees, strict=True):
+            more = self._accepted(after, committed) - self._accepted(without, committed)
+            net, headroom = found.get(each.source, (0.0, 0.0))
+            net += more - each.price * (len(after) - len(without))
+            found[each.source] = net, headroom + each.headroom
+        return found
 
     def _accepted(self, drafted: Sequence[int], committed: Sequence[int]) -> int:
         """Committed tokens that a tree of some candidates holds."""

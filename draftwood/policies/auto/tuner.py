@@ -18,13 +18,14 @@ shrinking batch nor a machine that slows down as a whole moves it. Draft forward
 that, level by level (:mod:`draftwood.policies.auto.levels`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from types import MappingProxyType
 
 from draftwood.costs.live import LiveCosts
 from draftwood.policies.auto.calibration import BANDS, Calibration, Counts, band
-from draftwood.policies.auto.forecast import Forecast
-from draftwood.policies.auto.levels import level_widths
+from draftwood.policies.auto.forecast import DraftForecast, Forecast
+from draftwood.policies.auto.levels import best_level
 from draftwood.policies.auto.rates import DecayedRatio, token_weights
 from draftwood.policies.auto.report import Report
 from draftwood.protocols import (
@@ -54,7 +55,7 @@ _GAIN, _FIRST_PRICE = 1.3, 0.05
 """Averages before the first step."""
 
 _DRAFTER_GAIN = (0.45, 0.35, 0.35)
-"""What a neural drafter adds in each temperature band, before it has been asked."""
+"""What each neural drafter adds in each temperature band, before it has been asked."""
 
 _GAIN_WEIGHT, _GAIN_HALF_LIFE = 32.0, 200.0
 """Weight of the first of these, in expected tokens, and half-life of the average, in observations.
@@ -83,24 +84,27 @@ class AutoTuner(Tuner):
     Args:
         calibration: predicts acceptance, and learns.
         costs: of a step; learn as well.
-        at_once: see :class:`draftwood.policies.auto.forecast.Forecast`.
+        neural: names of the neural drafters; of each, whether one forward serves a whole step.
     """
 
     def __init__(
-        self, calibration: Calibration, costs: LiveCosts, *, at_once: bool = False
+        self,
+        calibration: Calibration,
+        costs: LiveCosts,
+        neural: Mapping[str, bool] = MappingProxyType({}),
     ) -> None:
         self.calibration = calibration
         self.costs = costs
-        self._at_once = at_once
+        self._neural = neural
         self._drafter_gains = {
-            name: DecayedRatio(first, _GAIN_WEIGHT, _GAIN_HALF_LIFE)
+            name: {source: DecayedRatio(first, _GAIN_WEIGHT, _GAIN_HALF_LIFE) for source in neural}
             for name, first in zip(BANDS, _DRAFTER_GAIN, strict=True)
         }
         self._gain = DecayedRatio(_GAIN, _WEIGHT, _HALF_LIFE)
         self._net_gain = DecayedRatio(_GAIN - 1.0, _WEIGHT, _HALF_LIFE)
         self._counts: list[Counts] = []
-        self._gains: list[DecayedRatio] = []
-        self._backlogs: list[int] = []
+        self._bands: list[str] = []
+        self._backlogs: list[Mapping[str, int]] = []
         self._searches = True
         self.batch, self._context, self._plain = 1, 0, 1.0
         self._now = costs.now(1)
@@ -119,9 +123,8 @@ class AutoTuner(Tuner):
         lost = self.rate * self.costs.search(self.batch)
         self._searches = self._steps % _SELDOM == 0 or net_gain >= lost
         self._counts = [self.calibration.at(load.temperature) for load in loads]
-        self._gains = [self._drafter_gains[band(load.temperature)] for load in loads]
-        self._backlogs = [load.backlog for load in loads]
-        rate = self.rate
+        self._bands = [band(load.temperature) for load in loads]
+        self._backlogs = [load.backlogs for load in loads]
         weights = token_weights(loads, min(1.0, alone), queued=queued)
         return [
             Forecast(
@@ -129,28 +132,34 @@ class AutoTuner(Tuner):
                 token_weight=weight,
                 floor=self._floor(weight),
                 price=self.recent_price / weight,
-                drafter_gain=gain.value,
-                catch_up=rate * self._catch_up(load),
-                at_once=self._at_once,
+                drafts={
+                    source: DraftForecast(
+                        gain=gain.value,
+                        catch_up=self.rate * self._catch_up(source, load),
+                        at_once=self._neural[source],
+                    )
+                    for source, gain in self._drafter_gains[name].items()
+                },
                 sources=self.calibration.sources,
             )
-            for load, counts, gain, weight in zip(
-                loads, self._counts, self._gains, weights, strict=True
+            for load, counts, name, weight in zip(
+                loads, self._counts, self._bands, weights, strict=True
             )
         ]
 
-    def _catch_up(self, load: RequestLoad) -> float:
-        """Seconds to read the backlog, spread over as many steps as it has grown for.
+    def _catch_up(self, source: str, load: RequestLoad) -> float:
+        """Seconds to read a drafter's backlog, spread over as many steps as it has grown for.
 
         Or over those that the request has left, if they are fewer.
         """
-        steps = min(load.left, load.backlog) / max(1.0, load.pace)
-        return self._reading(load.backlog) / max(1.0, steps)
+        backlog = load.backlogs.get(source, 0)
+        steps = min(load.left, backlog) / max(1.0, load.pace)
+        return self._reading(source, backlog) / max(1.0, steps)
 
-    def _reading(self, backlog: int) -> float:
+    def _reading(self, source: str, backlog: int) -> float:
         """Seconds that a draft model takes to read ``backlog`` tokens along with a level."""
-        levels = self._now.drafters.values()
-        return max((c.seconds(1 + backlog) - c.seconds(1) for c in levels), default=0.0)
+        curve = self._now.drafters.get(source)
+        return curve.seconds(1 + backlog) - curve.seconds(1) if curve else 0.0
 
     @property
     def rate(self) -> float:
@@ -167,16 +176,16 @@ class AutoTuner(Tuner):
             return NOTHING_PAYS.least
         return min(_HIGHEST, max(_LOWEST, self.recent_price / token_weight))
 
-    def _level(self, nodes: int, requests: int) -> float:
-        """Seconds of a draft forward over some nodes, those of some of the requests."""
+    def _level(self, source: str, nodes: int, requests: int) -> float:
+        """Seconds of a drafter's forward over some nodes, those of some of the requests."""
         context = self._context * requests // self.batch
-        levels = self._now.drafters.values()
-        return max((c.seconds(nodes, context, requests) for c in levels), default=0.0)
+        curve = self._now.drafters.get(source)
+        return curve.seconds(nodes, context, requests) if curve else 0.0
 
-    def levels(self, bids: Sequence[LevelBid]) -> list[int]:
+    def levels(self, bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
         """See :class:`draftwood.protocols.Tuner`."""
         rate = self.rate
-        return level_widths(bids, lambda nodes, requests: rate * self._level(nodes, requests))
+        return best_level(bids, lambda *forward: rate * self._level(*forward))
 
     def price(self, bids: Sequence[Bid]) -> Price:
         """See :class:`draftwood.protocols.Tuner`."""
@@ -244,8 +253,8 @@ class AutoTuner(Tuner):
         """See :class:`draftwood.protocols.Tuner`."""
         bids, outcomes = report.bids, report.outcomes
         predictions: list[Prediction | None] = []
-        for bid, outcome, counts, gain in zip(
-            bids, outcomes, self._counts, self._gains, strict=True
+        for bid, outcome, counts, name in zip(
+            bids, outcomes, self._counts, self._bands, strict=True
         ):
             if bid is None:
                 predictions.append(None)
@@ -254,25 +263,28 @@ class AutoTuner(Tuner):
             codes, labelled = own.labelled(outcome.committed)
             if codes:
                 counts.observe(codes, labelled.taken)
-            if own.forwards is not None:
-                gain.add(own.gained(outcome.committed), own.forwards.headroom)
+            for source, (gained, headroom) in own.gained(outcome.committed).items():
+                self._drafter_gains[name][source].add(gained, headroom)
             predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
         for counts in dict.fromkeys(self._counts):
             counts.fade()
         nodes = sum(outcome.tree.drafted for outcome in outcomes)
-        drafting = self._draft_seconds(bids)
-        searched = any(bid is not None for bid in bids)
+        searched = [bid for bid in bids if bid is not None]
+        asked = dict.fromkeys(source for bid in searched for source in bid.levels)
+        forwards = {source: self._draft_seconds(source, searched) for source in asked}
+        drafting = sum(forwards.values())
         if searched:
-            if not any(bid is not None and bid.levels for bid in bids):
-                for gain in dict.fromkeys(self._gains):
-                    gain.forget(_FORGOTTEN)
+            for name in dict.fromkeys(self._bands):
+                for source in self._neural.keys() - asked.keys():
+                    self._drafter_gains[name][source].forget(_FORGOTTEN)
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             self._net_gain.add(net, 1.0, self.batch)
         times = report.times
         tokens, outside = self.batch + nodes, times.after_target
         self.costs.observe(tokens, self._context, self.batch, times.target, outside)
         if searched:
-            self.costs.searched(self.batch, times.draft, drafting + self._read(bids))
+            levels = {source: forwards[source] + self._read(source, bids) for source in asked}
+            self.costs.searched(self.batch, times.draft, levels)
         committed = sum(len(outcome.committed) for outcome in outcomes)
         expected = self._seconds(nodes) + drafting
         self._gain.add(committed, self.batch * expected / self._plain)
@@ -284,13 +296,14 @@ class AutoTuner(Tuner):
         host = now.fixed + now.sequence * (self.batch - 1) + now.node * nodes
         return self._forward(nodes) + host
 
-    def _read(self, bids: Sequence[Bid | None]) -> float:
-        """Seconds to read the backlogs that were read in this step."""
+    def _read(self, source: str, bids: Sequence[Bid | None]) -> float:
+        """Seconds to read the backlogs that a drafter has read in this step."""
         pairs = zip(bids, self._backlogs, strict=True)
-        return sum(self._reading(n) for bid, n in pairs if bid is not None and bid.levels)
+        read = [known.get(source, 0) for bid, known in pairs if bid and source in bid.levels]
+        return sum(self._reading(source, backlog) for backlog in read)
 
-    def _draft_seconds(self, bids: Sequence[Bid | None]) -> float:
-        """Seconds of the step's draft forwards."""
-        levels = [bid.levels for bid in bids if bid is not None]
+    def _draft_seconds(self, source: str, bids: Sequence[Bid]) -> float:
+        """Seconds of a drafter's forwards in this step."""
+        levels = [bid.levels.get(source, ()) for bid in bids]
         forwards = [[w for w in widths if w] for widths in zip_longest(*levels, fillvalue=0)]
-        return sum(self._level(sum(widths), len(widths)) for widths in forwards)
+        return sum(self._level(source, sum(widths), len(widths)) for widths in forwards)

@@ -37,6 +37,9 @@ STEPPED = Curve((1, 4, 5, 12, 13, 64), (1.0, 1.0, 1.3, 1.3, 2.0, 2.0))
 """As where kernels work on tiles: nodes cost nothing up to the next one."""
 CURVES = (FLAT, LINEAR, STEEP, STEPPED)
 
+ONE = {"draft": False}
+"""A neural drafter, of which each level is a forward."""
+
 
 class Sure:
     """Every candidate is certain."""
@@ -73,7 +76,8 @@ def bid_of(
 ) -> Bid:
     """The bid that the policy makes for these candidates."""
     values = [token_weight * path for path in pool.likeliest(limit)]
-    return Bid(values, pool.settled, levels, Report(pool, limit, token_weight))
+    by_source = {"draft": levels} if levels else {}
+    return Bid(values, pool.settled, by_source, Report(pool, limit, token_weight))
 
 
 def tree_at(bid: Bid, price: Price) -> TokenTree:
@@ -111,7 +115,7 @@ def chain(n: int) -> TokenTree:
 def tuner(costs: Curve | StepCosts = LINEAR, contexts: Sequence[int] = (10,)) -> AutoTuner:
     """At the beginning of a step of requests at temperature 0."""
     known = costs if isinstance(costs, StepCosts) else StepCosts(costs)
-    made = AutoTuner(Calibration(), FixedCosts(known))
+    made = AutoTuner(Calibration(), FixedCosts(known), ONE)
     begin(made, contexts)
     return made
 

@@ -5,11 +5,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from draftwood.policies.auto.features import NOT_LISTED, Codes
-from draftwood.policies.auto.forecast import Forecast, Predictor
-from draftwood.policies.auto.levels import level_widths
+from draftwood.policies.auto.forecast import DraftForecast, Forecast, Predictor
+from draftwood.policies.auto.levels import best_level
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
-from draftwood.protocols import FREE, Bid, Continuation, Expand, Growth, LevelBid, Price, Query
+from draftwood.protocols import (
+    FREE,
+    Bid,
+    Continuation,
+    Expand,
+    Growth,
+    Level,
+    LevelBids,
+    Price,
+    Query,
+)
 from draftwood.tree import Draw, TokenTree
 from tests.factories.scripted_sources import Row, Sources
 
@@ -18,7 +28,7 @@ ENOUGH = 10**6
 
 @dataclass
 class Stage:
-    """Three sources, a price and what a draft level costs by its width; stores the queries."""
+    """Sources, a price and what a draft level costs by its width; stores the queries."""
 
     offers: tuple[Continuation, ...] = ()
     table: Mapping[int, Row] | Callable[[int], Row] = field(default_factory=dict)
@@ -26,6 +36,7 @@ class Stage:
     price: Price = FREE
     costs: tuple[float, ...] = (0.0,) * 99
     further: Mapping[str, Sources] = field(default_factory=dict)
+    further_costs: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     asked: list[Query] = field(default_factory=list)
 
     def grow(
@@ -60,8 +71,10 @@ class Stage:
             assert len(self.asked) < 1000, "it asks without end"
             if isinstance(query, Bid):
                 answer = price(query) if price else self.price
-            elif isinstance(query, LevelBid):
-                (answer,) = level_widths([query], lambda nodes, _: self.costs[nodes])
+            elif isinstance(query, LevelBids):
+                bids = {bid.source: [bid] for bid in query.bids}
+                source, (width,) = best_level(bids, lambda name, nodes, _: self.cost(name)[nodes])
+                answer = Level(source, width)
             else:
                 answer = sources[query.source].answer(query)
             if isinstance(query, Expand) and query.draw is not Draw.ONE_HOT:
@@ -78,6 +91,14 @@ class Stage:
     def pool(self) -> Pool:
         pool: Pool = self.bid.report.candidates
         return pool
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Nodes of each forward of the draft model."""
+        return tuple(self.bid.levels.get("draft", ()))
+
+    def cost(self, source: str) -> tuple[float, ...]:
+        return self.further_costs.get(source, self.costs)
 
     def expansions(self, source: str) -> list[Expand]:
         return [q for q in self.asked if isinstance(q, Expand) and q.source == source]
@@ -127,6 +148,7 @@ def given(
     catch_up: float = 0.0,
     price: float = 0.1,
     at_once: bool = False,
+    further: Mapping[str, DraftForecast] | None = None,
 ) -> Forecast:
     """A forecast by source, or by any function of the codes."""
     acceptance = BySource((copied, ranked, modelled)) if by is None else By(by)
@@ -134,7 +156,5 @@ def given(
         acceptance,
         floor=floor,
         price=price,
-        drafter_gain=drafter_gain,
-        catch_up=catch_up,
-        at_once=at_once,
+        drafts={"draft": DraftForecast(drafter_gain, catch_up, at_once), **(further or {})},
     )

@@ -11,7 +11,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods.shipped_models import ASSETS
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.calibration_file import VERSION, load, save
-from draftwood.policies.auto.features import SCHEME, SOURCES, Source
+from draftwood.policies.auto.features import SCHEME, SOURCES, Source, neural_source
 from draftwood.protocols import Evidence, Feature
 from tests.policies.auto.known_costs import BUCKETS
 
@@ -111,3 +111,22 @@ def test_files_that_are_refused(tmp_path: Path, text: str, complaint: str) -> No
         load(path)
     with pytest.raises(DraftwoodError, match=r"cannot read .*missing\.json"):
         load(tmp_path / "missing.json")
+
+
+def test_what_was_learnt_of_a_further_neural_source(tmp_path: Path) -> None:
+    path, sources = tmp_path / "c.json", (*SOURCES, MINE, neural_source("eagle3"))
+    known = Calibration({"greedy": {(5, 0, 0): (6.0, 2.0)}}, 1e12, sources)
+    for _ in range(20):
+        known.at(0.0).observe([(5, 0, 0, 0, 9), (0, 0, 0, 3, 30)], [False, True])
+    save(path, known)
+    found = json.loads(path.read_text())
+    assert [each["name"] for each in found["further"]["greedy"]] == ["mine"]
+    assert [each["name"] for each in found["neural"]["greedy"]] == ["eagle3"]
+    again = load(path).calibration(sources)
+    for codes in ((5, 0, 0, 0, 9), (0, 0, 0, 3, 30), (5, 0, 0, 2, 30)):
+        now, then = (of.at(0.0).acceptance.probability(codes) for of in (known, again))
+        assert now == pytest.approx(then, abs=0.05)
+    # A file without it is as good a beginning.
+    del found["neural"]
+    path.write_text(json.dumps(found))
+    assert set(load(path).learnt["greedy"]) == {MINE}

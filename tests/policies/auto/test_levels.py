@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from draftwood.policies.auto.levels import level_widths
+from draftwood.policies.auto.levels import best_level, level_widths
 from draftwood.protocols import LevelBid
 
 
@@ -41,11 +41,12 @@ def best(bids: Sequence[LevelBid]) -> float:
     ],
 )
 def test_requests_share_a_forward(gains: list[list[float]], expected: list[int]) -> None:
-    assert level_widths([LevelBid(each) for each in gains], cost) == expected
+    assert level_widths([LevelBid("draft", each) for each in gains], cost) == expected
 
 
 def test_what_a_request_pays_to_take_part_is_its_own() -> None:
-    bids = [LevelBid([0.6, 0.5]), LevelBid([0.7, 0.5], further=1.2), LevelBid([0.3], further=0.1)]
+    pays = (([0.6, 0.5], 0.0), ([0.7, 0.5], 1.2), ([0.3], 0.1))
+    bids = [LevelBid("draft", gains, further) for gains, further in pays]
     assert level_widths(bids, cost) == [2, 0, 1]
     assert level_widths(bids[1:2], cost) == [0]
 
@@ -60,6 +61,7 @@ def test_no_choice_is_much_better() -> None:
     for _ in range(300):
         bids = [
             LevelBid(
+                "draft",
                 sorted(random.exponential(0.2, random.integers(0, 4)), reverse=True),
                 float(random.choice([0.0, 0.1, 0.4])),
             )
@@ -71,3 +73,28 @@ def test_no_choice_is_much_better() -> None:
         possible.append(best(bids))
         assert found[-1] >= 0.0
     assert sum(found) > 0.97 * sum(possible)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        # A forward of the second source costs twice as much.
+        ([[0.9], [0.9]], [[1.2], [1.2]], ("first", [1, 1])),
+        ([[0.9], [0.9]], [[1.25], [1.25]], ("second", [1, 1])),
+        # It is for all requests together: the best source of one may not be that of the batch.
+        ([[0.9], []], [[0.3], [1.6]], ("second", [1, 1])),
+        ([[0.4], []], [[0.9], []], ("first", [0, 0])),
+    ],
+)
+def test_the_source_that_gains_most_is_next(
+    first: list[list[float]], second: list[list[float]], expected: tuple[str, list[int]]
+) -> None:
+    bids = {
+        name: [LevelBid(name, gains) for gains in own]
+        for name, own in (("first", first), ("second", second))
+    }
+
+    def costs(source: str, nodes: int, requests: int) -> float:
+        return cost(nodes, requests) * (1 + (source == "second"))
+
+    assert best_level(bids, costs) == expected

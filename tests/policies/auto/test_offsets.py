@@ -8,12 +8,14 @@ import pytest
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.features import (
     COPIED,
+    NEURAL,
     NOT_ASKED,
     NOT_LISTED,
     SOURCES,
     TABLE,
     Codes,
     Source,
+    neural_source,
 )
 from draftwood.policies.auto.offsets import Learnt, Offsets, OffsetTable, begin, place_of
 from draftwood.protocols import Evidence, Feature
@@ -149,3 +151,16 @@ def test_a_calibration_learns_what_a_further_source_is_worth() -> None:
     for codes, rate in rates.items():
         assert counts.acceptance.probability(codes) == pytest.approx(rate, abs=0.12)
     assert {len(codes) for codes in counts.totals()} == {3}
+
+
+def test_a_further_neural_source_begins_as_the_first_one() -> None:
+    source = neural_source("eagle3")
+
+    def odds(position: int, code: int) -> float:
+        return 0.01 * code if position == NEURAL else 1e6
+
+    values, curvatures = begin(source, odds, 0.2)
+    assert values[4::2] == pytest.approx([0.5 * (0.01 * n - 0.2) for n in range(2, source.codes)])
+    assert not any(values[:4]), "nothing where it lists nothing"
+    assert not any(values[1::2]), "nor where another source lists the token"
+    assert len(values) == len(curvatures) == 2 * SOURCES[NEURAL].codes

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
-from draftwood.protocols import FREE, NOTHING_PAYS, Continue, LevelBid, Price
+from draftwood.protocols import FREE, NOTHING_PAYS, Continue, LevelBids, Price
 from draftwood.tree import ROOT, Draw, TokenTree
 from tests.factories.scripted_sources import Row, Sources, check_shape, distributions, offer, paths
 from tests.policies.auto.codes import copied_code
 from tests.policies.auto.stage import Stage, given, model
 
-NEURAL = Auto(neural="draft")
+NEURAL = Auto(neural=("draft",))
 CHEAP = given()
 CHAIN = model(lambda token: [(token + 1, 0.5)])
 """A model that lists one token after each."""
@@ -77,9 +77,9 @@ def test_a_price_decides_which_candidates_are_drafted(price: float) -> None:
 
 def test_sources_are_asked_in_turn_and_the_bid_comes_last() -> None:
     stage = Stage(offer(1, 2), {2: [(5, 0.9)], 6: [(7, 0.9)]}, opinions({0: [(6, 0.6)]}))
-    stage.grow(Auto(neural="draft", width=3, level=5), CHEAP, room=4)
+    stage.grow(Auto(neural=("draft",), width=3, level=5), CHEAP, room=4)
     order = [getattr(query, "source", type(query).__name__) for query in stage.asked]
-    assert order[:5] == ["context", "adjacency", "adjacency", "LevelBid", "draft"]
+    assert order[:5] == ["context", "adjacency", "adjacency", "LevelBids", "draft"]
     assert order.index("Bid") == len(order) - 1
     assert stage.asked[0] == Continue("context")
     assert order.count("context") == 1
@@ -96,7 +96,7 @@ def test_without_a_model_none_is_asked() -> None:
     stage = Stage(offer(1), {0: [(3, 0.3)]}, model({0: [(6, 0.6)]}))
     stage.grow(Auto(), CHEAP)
     assert stage.nodes("draft") == []
-    assert stage.bid.levels == ()
+    assert stage.widths == ()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_levels_are_asked_while_their_gain_exceeds_their_cost(
     stage = Stage(model=CHAIN, costs=(0.0, *[cost] * 8))
     stage.grow(NEURAL, given(catch_up=catch_up, price=0.0), room=3)
     assert len(stage.nodes("draft")) == levels
-    assert stage.bid.levels == (1,) * levels
+    assert stage.widths == (1,) * levels
 
 
 @pytest.mark.parametrize(("cost", "levels"), [(0.17, 1), (0.19, 0)])
@@ -128,7 +128,7 @@ def test_a_level_gains_only_what_other_sources_leave_open(cost: float, levels: i
     """A likely copy leaves little to gain: 0.9 * (1 - 0.8)."""
     stage = Stage(offer(1), model=model({0: [(5, 0.5)]}), costs=(0.0, cost))
     stage.grow(NEURAL, given(price=0.0), room=1)
-    assert len(stage.bid.levels) == levels
+    assert len(stage.widths) == levels
 
 
 @pytest.mark.parametrize(("cost", "levels"), [(0.35, 1), (0.37, 0)])
@@ -136,7 +136,7 @@ def test_a_level_gains_nothing_but_tokens_that_pay(cost: float, levels: int) -> 
     """A token is worth 1 - 0.5, of which a copy has 0.6 - 0.5: 0.9 * 0.4 is left."""
     stage = Stage(offer(1), model=model({0: [(5, 0.5)]}), costs=(0.0, cost))
     stage.grow(NEURAL, given(copied=0.6, price=0.5), room=1)
-    assert len(stage.bid.levels) == levels
+    assert len(stage.widths) == levels
 
 
 def test_a_level_is_as_wide_as_pays_most() -> None:
@@ -145,7 +145,7 @@ def test_a_level_is_as_wide_as_pays_most() -> None:
         rows = model(lambda token: [(10 * token + i, 0.5) for i in range(1, 4)])
         stage = Stage(model=rows, costs=(0.0, 0.05, 1.11, third, *[99.0] * 9))
         stage.grow(NEURAL, given(price=0.0), room=2)
-        assert stage.bid.levels == widths == tuple(map(len, stage.nodes("draft")))
+        assert stage.widths == widths == tuple(map(len, stage.nodes("draft")))
 
 
 def test_one_forward_that_serves_all_levels_is_paid_for_once() -> None:
@@ -155,13 +155,13 @@ def test_one_forward_that_serves_all_levels_is_paid_for_once() -> None:
     assert len(stage.nodes("draft")) == 1
     stage.grow(NEURAL, given(price=0.0, at_once=True), room=3)
     assert len(stage.nodes("draft")) == 3
-    assert sum(isinstance(query, LevelBid) for query in stage.asked) == 1
-    assert stage.bid.levels == (1,)
-    assert stage.bid.report.forwards.headroom == pytest.approx(1.0)
+    assert sum(isinstance(query, LevelBids) for query in stage.asked) == 1
+    assert stage.widths == (1,)
+    assert [each.headroom for each in stage.bid.report.forwards] == pytest.approx([1.0])
     # Nothing is asked where not even the first one pays.
     stage = Stage(model=CHAIN, costs=(0.0, *[0.95] * 8))
     stage.grow(NEURAL, given(price=0.0, at_once=True), room=3)
-    assert stage.bid.levels == ()
+    assert stage.widths == ()
 
 
 @pytest.mark.parametrize(
@@ -174,16 +174,17 @@ def test_what_the_levels_added_is_what_came_of_them(committed: tuple[int, ...], 
     stage.grow(NEURAL, given(copied=0.6, modelled=0.8, price=0.2), room=2)
     report = stage.bid.report
     tokens = stage.pool.builder.tokens
-    assert [tokens[node] for node in report.forwards.without] == [1]
+    (forwards,) = report.forwards
+    assert [tokens[node] for node in forwards.without] == [1]
     assert sorted(tokens[node] for node in report.chosen(Price(0.2))) == [1, 5, 6]
-    assert report.forwards.headroom == pytest.approx((0.8 - 0.4) + (0.3 - 0.2) + (0.4 - 0.2))
-    assert report.gained(committed) == pytest.approx(more - 2 * 0.2)
+    headroom = (0.8 - 0.4) + (0.3 - 0.2) + (0.4 - 0.2)
+    assert report.gained(committed)["draft"] == pytest.approx((more - 2 * 0.2, headroom))
 
 
 def test_a_level_is_nodes_with_most_to_gain_whose_parents_were_asked() -> None:
     follow = model(lambda token: [(token + 10, 0.5)])
     stage = Stage(offer(1, 2, 3), {0: [(4, 0.1)]}, follow)
-    stage.grow(Auto(neural="draft", level=2), given(price=0.0), room=3)
+    stage.grow(Auto(neural=("draft",), level=2), given(price=0.0), room=3)
     first, second, third = stage.nodes("draft")[:3]
     assert first == [ROOT]
     pool, parents = stage.pool, stage.pool.builder.parents
@@ -251,8 +252,8 @@ def test_depth_is_limited_by_room_and_by_its_own_setting() -> None:
     follow = model(lambda t: [(t + 90, 0.5)])
     stage = Stage(offer(*range(1, 20)), lambda t: [(t + 50, 0.5)], follow)
     certain = given(1.0, 1.0, 1.0, floor=0.05)
-    assert stage.grow(Auto(neural="draft", max_depth=4), certain).depth == 4
-    assert stage.grow(Auto(neural="draft", max_depth=9), certain, room=3).depth == 3
+    assert stage.grow(Auto(neural=("draft",), max_depth=4), certain).depth == 4
+    assert stage.grow(Auto(neural=("draft",), max_depth=9), certain, room=3).depth == 3
     for query in (*stage.expansions("draft"), *stage.expansions("adjacency")):
         assert all(query.tree.depths[node] < 3 for node in query.nodes)
 
@@ -288,7 +289,7 @@ def test_without_a_forecast_a_copied_token_is_likelier_than_a_ranked_one() -> No
         max_depth=st.integers(1, 8),
         width=st.integers(1, 6),
         level=st.integers(1, 4),
-        neural=st.sampled_from(["", "draft"]),
+        neural=st.sampled_from([(), ("draft",)]),
     ),
     forecast=st.sampled_from([None, given(), CHEAP, given(1.0, 1.0, 1.0, floor=0.1)]),
 )

@@ -48,7 +48,11 @@ def plain(tree: TokenTree) -> dict[str, object]:
 def taught(policy: Auto, live: bool) -> list[tuple[dict[str, object], Bid]]:
     """Trees from the same forecast, before and after steps in which copies are always wrong."""
     costs = StepCosts(LINEAR, {"draft": DRAFT} if policy.neural else {})
-    of = AutoTuner(Calibration(read(CALIBRATION).counts), FixedCosts(costs))
+    of = AutoTuner(
+        Calibration(read(CALIBRATION).counts),
+        FixedCosts(costs),
+        dict.fromkeys(policy.neural, False),
+    )
     load = RequestLoad(10, 100, 1.0, 0.0)
     (first,) = of.begin([load], queued=False)
     if live:
@@ -71,7 +75,7 @@ def taught(policy: Auto, live: bool) -> list[tuple[dict[str, object], Bid]]:
     return [(plain(tree), bid) for tree, bid in found]
 
 
-@pytest.mark.parametrize("policy", [Auto(), Auto(neural="draft")], ids=["free", "neural"])
+@pytest.mark.parametrize("policy", [Auto(), Auto(neural=("draft",))], ids=["free", "neural"])
 def test_the_same_forecast_gives_the_same_tree(policy: Auto) -> None:
     (once, one), (twice, two), (late, three) = taught(policy, live=False)
     assert once == twice == late
@@ -80,7 +84,7 @@ def test_the_same_forecast_gives_the_same_tree(policy: Auto) -> None:
     assert (len(one.levels) > 0) == bool(policy.neural)
 
 
-@pytest.mark.parametrize("policy", [Auto(), Auto(neural="draft")], ids=["free", "neural"])
+@pytest.mark.parametrize("policy", [Auto(), Auto(neural=("draft",))], ids=["free", "neural"])
 def test_a_forecast_that_is_no_snapshot_does_not(policy: Auto) -> None:
     (once, _), (twice, _), (late, _) = taught(policy, live=True)
     assert once == twice, "nothing was learnt between these"

@@ -58,8 +58,8 @@ def given_kinds(
 
 
 ROWS: dict[int, Row] = {0: [(1, 0.5), (2, 0.3), (3, 0.1), (4, 0.1)]}
-NEURAL = Auto(neural="draft", max_depth=1, layout="either")
-DRAWN = Auto(neural="draft", max_depth=1, layout="drawn")
+NEURAL = Auto(neural=("draft",), max_depth=1, layout="either")
+DRAWN = Auto(neural=("draft",), max_depth=1, layout="drawn")
 
 
 # --- what is drawn, and what is not ---------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_greedy_request_draws_nothing() -> None:
 def test_the_layout_that_is_expected_to_add_more(
     top: float, layout: Any, expected: list[tuple[int, ...]]
 ) -> None:
-    policy = Auto(neural="draft", max_depth=1, layout=layout)
+    policy = Auto(neural=("draft",), max_depth=1, layout=layout)
     stage = Stage(model=model(ROWS, {(): [4, 3, 2]}))
     assert paths(stage.grow(policy, given_kinds(top=top), temperature=1.0)) == expected
 
@@ -143,7 +143,7 @@ def test_a_sampled_tokens_code_is_the_probability_its_siblings_leave() -> None:
 
 def test_sampled_nodes_stay_whatever_the_price() -> None:
     rows = ROWS | {4: [(5, 0.9)], 5: [(6, 0.9)]}
-    policy = Auto(neural="draft", max_depth=3, layout="drawn")
+    policy = Auto(neural=("draft",), max_depth=3, layout="drawn")
     forecast = given_kinds(drawn=(0.5, 0.01, 0.01))
     drawn: dict[tuple[int, ...], list[int]] = {(): [4]}
     for price in (FREE, Price(0.4), Price(0.9), NOTHING_PAYS):
@@ -181,7 +181,7 @@ def test_shapes(seed: int, price: Price) -> None:
     recent_price = float(rng.uniform(0.02, 0.3))
     forecast = given_kinds(copied, ranked, top, (first, second, third), recent_price)
     budget, room = int(rng.integers(1, 20)), int(rng.integers(1, 6))
-    policy = Auto(neural="draft", layout=rng.choice(["either", "drawn"]))
+    policy = Auto(neural=("draft",), layout=rng.choice(["either", "drawn"]))
     tree = stage.grow(policy, forecast, budget=budget, room=room, temperature=1.0)
     check_shape(tree, budget, room)
     kinds, parents = tree.draws.tolist(), tree.parents.tolist()
@@ -270,7 +270,7 @@ def given_forecast(forecast: Forecast) -> Iterator[None]:
 @pytest.mark.parametrize("forecast", FORECASTS)
 def test_it_is_lossless_whatever_is_expected(forecast: Forecast, verifier: Verifier) -> None:
     with given_forecast(forecast):
-        check = check_exact("auto", Priced(neural="draft", width=1, layout="either"), verifier)
+        check = check_exact("auto", Priced(neural=("draft",), width=1, layout="either"), verifier)
     assert check.passed, str(check)
     assert check.difference <= EXACT
     assert check.outcomes > 50
@@ -283,7 +283,7 @@ def test_coupled_candidates_may_be_dropped_and_stay_lossless(
     forecast: Forecast, verifier: Verifier
 ) -> None:
     with given_forecast(forecast):
-        check = check_exact("auto", Priced(neural="draft", width=1), verifier)
+        check = check_exact("auto", Priced(neural=("draft",), width=1), verifier)
     assert check.passed, str(check)
     assert check.difference <= EXACT
     assert check.outcomes > 50
@@ -292,7 +292,7 @@ def test_coupled_candidates_may_be_dropped_and_stay_lossless(
 def test_dropping_sampled_nodes_is_not_lossless() -> None:
     with given_forecast(FORECASTS[2]):
         check = check_exact(
-            "careless", Careless(neural="draft", width=1, layout="either"), Traversal()
+            "careless", Careless(neural=("draft",), width=1, layout="either"), Traversal()
         )
     assert not check.passed
     assert check.difference > 0.01

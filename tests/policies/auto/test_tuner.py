@@ -24,6 +24,7 @@ from tests.policies.auto.codes import by_place
 from tests.policies.auto.known_costs import (
     FLAT,
     LINEAR,
+    ONE,
     STEEP,
     admitted,
     begin,
@@ -99,11 +100,12 @@ def test_a_level_costs_the_tokens_made_meanwhile() -> None:
     # Their rate is two tokens a second, and the forward over 16 nodes is for both.
     cost = 2 * DRAFT.seconds(16)
     for share, width in ((0.51, 8), (0.49, 0)):
-        asked = LevelBid([share * cost / 8] * 8)
-        assert of.levels([asked, asked]) == [width, width]
+        asked = LevelBid("draft", [share * cost / 8] * 8)
+        assert of.levels({"draft": [asked, asked]}) == ("draft", [width, width])
     free = tuner(FLAT)
     begin(free, [10])
-    assert free.levels([LevelBid([0.1, 0.0])]) == [1], "no drafter has a model"
+    asked = LevelBid("draft", [0.1, 0.0])
+    assert free.levels({"draft": [asked]}) == ("draft", [1]), "no drafter has a model"
 
 
 @pytest.mark.parametrize(
@@ -113,13 +115,13 @@ def test_a_level_costs_the_tokens_made_meanwhile() -> None:
 def test_reading_a_backlog_is_spread_over_steps(
     backlog: int, left: int, pace: float, steps: int
 ) -> None:
-    request = [RequestLoad(10, left, pace, 0.0, backlog)]
+    request = [RequestLoad(10, left, pace, 0.0, {"draft": backlog})]
     reading = DRAFT.seconds(1 + backlog) - DRAFT.seconds(1)
     for costs, seconds in ((WITH_DRAFT, reading), (StepCosts(FLAT), 0.0)):
         of = tuner(costs)
         settle(of, gain=1)
         # A token a second is generated meanwhile.
-        found = of.begin(request, queued=False)[0].catch_up
+        found = of.begin(request, queued=False)[0].of("draft").catch_up
         assert found == pytest.approx(seconds / steps, rel=1e-3)
 
 
@@ -151,7 +153,7 @@ def searching(seconds: float, level: float | None = None) -> AutoTuner:
     draft = {} if level is None else {"draft": Curve((1, 2), (level, level))}
     costs = Searching(StepCosts(LINEAR, draft))
     costs.seconds = seconds
-    return AutoTuner(Calibration(), costs)
+    return AutoTuner(Calibration(), costs, ONE)
 
 
 @pytest.mark.parametrize(
@@ -219,19 +221,19 @@ def test_predictions_are_from_before_the_step() -> None:
 
 
 def test_a_step_teaches_the_costs() -> None:
-    seen: list[tuple[float, ...]] = []
+    seen: list[tuple[object, ...]] = []
 
     class Recording(LiveCosts):
         def observe(self, *step: float) -> None:
             seen.append(step)
 
-        def searched(self, *step: float) -> None:
+        def searched(self, *step: object) -> None:
             seen.append(step)
 
-    of = AutoTuner(Calibration(), Recording(WITH_DRAFT))
+    of = AutoTuner(Calibration(), Recording(WITH_DRAFT), ONE)
 
     def step(contexts: list[int], bids: list[Bid | None], taken: list[Outcome]) -> None:
-        requests = [RequestLoad(each, 100, 1.0, 0.0, backlog=50) for each in contexts]
+        requests = [RequestLoad(each, 100, 1.0, 0.0, {"draft": 50}) for each in contexts]
         of.begin(requests, queued=False)
         if any(bids):
             of.price([each for each in bids if each is not None])
@@ -241,9 +243,9 @@ def test_a_step_teaches_the_costs() -> None:
     step([7, 5], [bid(0.9, levels=(1, 4)), bid(0.9)], [outcome(chain(3), (0, 1)), NOTHING_RIGHT])
     reading = DRAFT.seconds(51) - DRAFT.seconds(1)
     drafting = DRAFT.seconds(1) + DRAFT.seconds(4) + reading
-    assert seen == [(5, 12, 2, 1.25, 0.75), (2, 0.5, pytest.approx(drafting))]
+    assert seen == [(5, 12, 2, 1.25, 0.75), (2, 0.5, pytest.approx({"draft": drafting}))]
     step([7], [bid(0.9)], [ONE_RIGHT])
-    assert seen[2:] == [(2, 7, 1, 1.25, 0.75), (1, 0.5, 0.0)]
+    assert seen[2:] == [(2, 7, 1, 1.25, 0.75), (1, 0.5, {})]
     step([7], [None], [NOTHING_RIGHT])
     assert seen[4:] == [(1, 7, 1, 1.25, 0.75)], "no request has searched"
 
@@ -283,7 +285,8 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step(
 def asking(headroom: float, price: float = 0.2) -> Bid:
     """A bid of one candidate, token 0, which a draft forward has added."""
     made = bid(0.5, levels=(1,))
-    return replace(made, report=replace(made.report, forwards=Forwards(headroom, (), price)))
+    forwards = [Forwards("draft", headroom, (), price)]
+    return replace(made, report=replace(made.report, forwards=forwards))
 
 
 @pytest.mark.parametrize(
@@ -295,29 +298,29 @@ def test_a_drafter_gains_a_share_of_the_headroom(
 ) -> None:
     of = tuner(WITH_DRAFT)
     run(of, 3000, [asking(headroom)], [outcome(chain(1), committed)])
-    assert begin(of, [10])[0].drafter_gain == pytest.approx(gain, abs=0.01)
+    assert begin(of, [10])[0].of("draft").gain == pytest.approx(gain, abs=0.01)
 
 
 def test_what_was_predicted_of_a_drafter_does_not_count() -> None:
     # Candidates that are thought likely, and are never taken.
     of = tuner(WITH_DRAFT)
-    first = begin(of, [10])[0].drafter_gain
+    first = begin(of, [10])[0].of("draft").gain
     run(of, 300, [asking(0.8)], [outcome(chain(1), (5,))])
-    assert begin(of, [10])[0].drafter_gain < 0.0 < first
+    assert begin(of, [10])[0].of("draft").gain < 0.0 < first
 
 
 def test_a_drafter_that_did_not_pay_is_asked_again_some_day() -> None:
     of = tuner(WITH_DRAFT)
-    start = begin(of, [10])[0].drafter_gain
+    start = begin(of, [10])[0].of("draft").gain
     idle = [bid(0.5)], [outcome(plain(), (0,))]
     run(of, 9, *idle)
-    assert begin(of, [10])[0].drafter_gain == pytest.approx(start), "nothing is known yet"
+    assert begin(of, [10])[0].of("draft").gain == pytest.approx(start), "nothing is known yet"
     run(of, 300, [asking(0.9)], [outcome(chain(1), (5,))])
-    assert begin(of, [10])[0].drafter_gain < 0.2 * start
+    assert begin(of, [10])[0].of("draft").gain < 0.2 * start
     run(of, 20, *idle)
-    assert begin(of, [10])[0].drafter_gain < 0.2 * start
+    assert begin(of, [10])[0].of("draft").gain < 0.2 * start
     run(of, 1500, *idle)
-    assert begin(of, [10])[0].drafter_gain > 0.8 * start
+    assert begin(of, [10])[0].of("draft").gain > 0.8 * start
 
 
 def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
@@ -329,3 +332,81 @@ def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
     assert isinstance(Auto().tuner(host, {}), AutoTuner)
     with pytest.raises(DraftwoodError, match=r"cannot read .*json"):
         Auto(calibration=str(tmp_path / "missing.json")).tuner(host, {})
+
+
+SECOND = Curve((1, 101), (0.3, 0.3))
+TWO = {"draft": False, "second": True}
+
+
+def two() -> AutoTuner:
+    """Two neural drafters, at the beginning of a step of one request."""
+    costs = FixedCosts(StepCosts(FLAT, {"draft": DRAFT, "second": SECOND}))
+    of = AutoTuner(Calibration(), costs, TWO)
+    settle(of, gain=1)
+    begin(of, [10])
+    return of
+
+
+def asking_two(first: float, second: float) -> Bid:
+    """Token 0 was added by a forward of the first drafter, token 1 by one of the second."""
+    made = bid(0.5, 0.4, levels=(1,))
+    forwards = [Forwards("draft", first, (), 0.2), Forwards("second", second, (1,), 0.2)]
+    report = replace(made.report, forwards=forwards)
+    return replace(made, report=report, levels={"draft": (1,), "second": (2,)})
+
+
+@pytest.mark.parametrize(("gain", "found"), [(0.35, ("draft", [1])), (0.45, ("second", [1]))])
+def test_levels_are_of_the_drafter_that_gains_most(
+    gain: float, found: tuple[str, list[int]]
+) -> None:
+    # Levels cost 0.1 and 0.3 tokens.
+    bids = {"draft": [LevelBid("draft", [0.2])], "second": [LevelBid("second", [gain])]}
+    assert two().levels(bids) == found
+
+
+def test_each_drafter_reads_its_own_backlog() -> None:
+    request = RequestLoad(10, 1, 1.0, 0.0, {"draft": 50, "second": 0})
+    (forecast,) = two().begin([request], queued=False)
+    reading = DRAFT.seconds(51) - DRAFT.seconds(1)
+    assert forecast.of("draft").catch_up == pytest.approx(reading, rel=1e-3)
+    assert forecast.of("second").catch_up == 0.0
+    assert [forecast.of(name).at_once for name in TWO] == [False, True]
+
+
+def test_each_drafter_gains_what_its_own_forwards_added() -> None:
+    of = two()
+    # Token 0 is right: the first drafter has added it, and the second one a node in vain.
+    for _ in range(3000):
+        begin(of, [10])
+        of.price([asking_two(0.8, 0.4)])
+        observe(of, [asking_two(0.8, 0.4)], [outcome(chain(1), (0, 5))])
+    (forecast,) = begin(of, [10])
+    assert forecast.of("draft").gain == pytest.approx((1 - 0.2) / 0.8, abs=0.01)
+    assert forecast.of("second").gain == pytest.approx(-0.2 / 0.4, abs=0.01)
+
+
+def test_a_drafter_that_is_not_asked_is_forgotten_alone() -> None:
+    of = two()
+    start = begin(of, [10])[0].of("second").gain
+    vain = asking_two(0.8, 0.4)
+    for _ in range(300):
+        begin(of, [10])
+        observe(of, [vain], [outcome(chain(1), (5,))])
+    first, second = (begin(of, [10])[0].of(name).gain for name in TWO)
+    report = replace(vain.report, forwards=vain.report.forwards[:1])
+    alone = replace(vain, report=report, levels={"draft": (1,)})
+    for _ in range(1500):
+        begin(of, [10])
+        observe(of, [alone], [outcome(chain(1), (5,))])
+    assert begin(of, [10])[0].of("draft").gain < first + 0.05
+    assert second < 0.2 * start < 0.8 * start < begin(of, [10])[0].of("second").gain
+
+
+def test_the_rate_pays_for_the_levels_of_both() -> None:
+    of = two()
+    for _ in range(200):
+        begin(of, [10])
+        observe(of, [asking_two(0.8, 0.4)], [outcome(chain(1), (0, 5))])
+    begin(of, [10])
+    seconds = 1.0 + DRAFT.seconds(1) + SECOND.seconds(2)
+    assert of.rate == pytest.approx(2 / seconds, rel=1e-3)

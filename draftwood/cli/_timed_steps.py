@@ -12,8 +12,6 @@ from draftwood.engine.stats import StepStats
 from draftwood.methods import method
 from draftwood.protocols import Host, Target
 
-SOURCE = "draft"
-"""Source name of the drafter with a model."""
 _TOKENS = 48
 """Tokens generated per request."""
 
@@ -98,10 +96,12 @@ def _timed(stats: Sequence[StepStats], cached: int, seconds: float) -> TimedStep
     )
 
 
-def check(costs: StepCosts, name: str, batch: int, steps: Sequence[TimedStep]) -> Check:
-    """Compare predicted with measured steps of a method."""
+def check(
+    costs: StepCosts, name: str, batch: int, steps: Sequence[TimedStep], source: str
+) -> Check:
+    """Compare predicted with measured steps of a method; ``source``: whose levels these are."""
     predicted = [
-        costs.step(s.tokens, s.context, s.batch, {SOURCE: s.levels} if s.levels else {})
+        costs.step(s.tokens, s.context, s.batch, {source: s.levels} if s.levels else {})
         for s in steps
     ]
     measured = [s.seconds for s in steps]

@@ -69,7 +69,7 @@ class TargetRow:
         seconds: seconds by the curve.
         ratio: T(n)/T(1), relative to a forward without drafted nodes.
         break_even: accepted tokens that pay for the step, if drafts are free.
-        break_even_chain: the same for a chain, with a draft forward per node; None: no drafter.
+        break_even_chains: the same for a chain of each drafter, with a draft forward per node.
     """
 
     nodes: int
@@ -77,7 +77,7 @@ class TargetRow:
     seconds: float
     ratio: float
     break_even: float
-    break_even_chain: float | None
+    break_even_chains: tuple[float, ...]
 
 
 def target_rows(
@@ -86,7 +86,6 @@ def target_rows(
     sizes: Sequence[int],
     context: int,
     batch: int,
-    source: str | None = None,
 ) -> list[TargetRow]:
     """One row per tree size.
 
@@ -96,7 +95,6 @@ def target_rows(
         sizes: nodes of each sequence's tree, root included.
         context: cached tokens of each sequence.
         batch: number of sequences.
-        source: drafter of chains, if one was measured.
     """
     timed = {(s.tokens, s.context, s.batch): s.seconds for s in samples}
     cached = context * batch
@@ -105,10 +103,11 @@ def target_rows(
     rows = []
     for size in sizes:
         tokens = size * batch
-        chain = None
-        if source is not None:
-            levels = {source: [batch] * (size - 1)}
-            chain = costs.step(tokens, cached, batch, levels) / plain - 1
+        levels = [batch] * (size - 1)
+        chains = [
+            costs.step(tokens, cached, batch, {source: levels}) / plain - 1
+            for source in costs.drafters
+        ]
         seconds = costs.target.seconds(tokens, cached, batch)
         rows.append(
             TargetRow(
@@ -117,7 +116,7 @@ def target_rows(
                 seconds=seconds,
                 ratio=seconds / one,
                 break_even=costs.step(tokens, cached, batch) / plain - 1,
-                break_even_chain=chain,
+                break_even_chains=tuple(chains),
             )
         )
     return rows

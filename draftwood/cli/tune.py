@@ -41,6 +41,7 @@ from draftwood.engine.memory import SLACK, readable
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_json
 from draftwood.methods import method
+from draftwood.protocols import DrafterSpec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -112,12 +113,11 @@ def tune(
 
     A tree pays if more of its tokens are accepted than its break-even.
     """
-    if draft is not None and head is not None:
-        raise DraftwoodError("--draft and --head are two drafters: measure one at a time")
-    share = 0.3 if draft or head else 0.0
+    given = {flag: name for flag, name in (("draft", draft), ("head", head)) if name}
+    share = 0.3 if given else 0.0
     contexts = _CONTEXTS if context is None else _numbers("--context", context)
 
-    from draftwood.cli._timed_steps import SOURCE, check, run_steps
+    from draftwood.cli._timed_steps import check, run_steps
     from draftwood.costs.measure import Grid, measure_levels, measure_target
     from draftwood.costs.store import key_of
     from draftwood.engine.host import ModelHost
@@ -137,21 +137,21 @@ def tune(
 
     # Rows and features for drafters take time as well.
     needs = reduce(or_, (spec.build(host).needs for spec in method("goose").drafters.values()))
-    chains = [f"sd:{flag}={name}" for flag, name in (("draft", draft), ("head", head)) if name]
-    drafter = next((method(chain).drafters[SOURCE].build(host) for chain in chains), None)
-    if drafter is not None:
-        needs |= drafter.needs
+    chains = {f"sd:{flag}={name}": name for flag, name in given.items()}
+    specs = _drafters(given)
+    drafters = {source: spec.build(host) for source, spec in specs.items()}
+    needs = reduce(or_, (drafter.needs for drafter in drafters.values()), needs)
     methods = [*_FITTED, *_HELD_OUT, *chains]
     each = 0.3 * seconds / len(methods) / len(grid.batches)
     prompt = _prompt(loaded.tokenizer, grid.contexts[0])
     with watched() as other:
         samples = {"target": measure_target(target, grid, needs)}
-        if drafter is not None:
-            levels = replace(grid, seconds=share * seconds)
-            samples[SOURCE] = measure_levels(drafter, SOURCE, target, levels)
-            if not samples[SOURCE]:
+        for source, drafter in drafters.items():
+            levels = replace(grid, seconds=share * seconds / len(drafters))
+            samples[source] = measure_levels(drafter, source, target, levels)
+            if not samples[source]:
                 raise DraftwoodError(
-                    f"the context of {draft or head} is too short to draft: give one with a "
+                    f"the context of {specs[source].model} is too short to draft: give one with a "
                     "longer context"
                 )
         steps = {
@@ -169,10 +169,15 @@ def tune(
     ]
     fixed, node, sequence = fit_host(outside)
     found = replace(found, fixed=fixed, node=node, sequence=sequence)
-    checks = [check(found, name, b, taken) for (name, b), taken in steps.items() if taken]
+    source_of = {spec.model: source for source, spec in specs.items()}
+    checks = [
+        check(found, name, b, taken, source_of.get(chains.get(name), ""))
+        for (name, b), taken in steps.items()
+        if taken
+    ]
 
-    drafters = {SOURCE: host.identity(draft or head)} if share else {}
-    key = key_of(target.info, drafters)
+    places = {source: host.identity(spec.model, spec.dtype) for source, spec in specs.items()}
+    key = key_of(target.info, places)
     saved = _save(key, found, other.others)
     terminal = console()
     for b in grid.batches:
@@ -182,7 +187,8 @@ def tune(
         f"outside forwards: {found.fixed * 1e3:.3f} ms per step, {found.node * 1e6:.1f} µs per "
         f"drafted node, {found.sequence * 1e3:.3f} ms per further sequence"
     )
-    terminal.print(memory_of(target.info.token_bytes + (drafter.token_bytes if drafter else 0)))
+    drafted = sum(drafter.token_bytes for drafter in drafters.values())
+    terminal.print(memory_of(target.info.token_bytes + drafted))
     terminal.print(checks_table(checks))
     terminal.print(verdict(checks))
     if output is not None:
@@ -191,6 +197,12 @@ def tune(
     if picture is not None:
         _tune_tables.plot(picture, {"target": found.target, **found.drafters}, samples)
     click.echo(saved)
+
+
+def _drafters(given: Mapping[str, str]) -> dict[str, DrafterSpec]:
+    """The drafters of ``auto`` with these models, by source, so that it finds their costs."""
+    found = method("auto", **given)
+    return {source: spec for source, spec in found.drafters.items() if spec.model}
 
 
 def _save(key: store.CostsKey, costs: StepCosts, others: Others | None) -> str:
@@ -212,21 +224,19 @@ def show(
     batch: int,
 ) -> None:
     """Print the tables for one context and batch size."""
-    source = next(iter(costs.drafters), None)
     title = f"{context} cached tokens" + (f", {batch} sequences" if batch > 1 else "")
     table = Table(
         "drafted", "timed ms", "curve ms", "T(n)/T(1)", "break-even", title=title, box=SIMPLE_HEAD
     )
-    if source is not None:
+    for source in costs.drafters:
         table.add_column(f"break-even, chain of {source}")
-    for row in target_rows(costs, samples["target"], sizes, context, batch, source):
+    for row in target_rows(costs, samples["target"], sizes, context, batch):
         cells = [str(row.nodes), _ms(row.timed), _ms(row.seconds), f"{row.ratio:.2f}"]
         cells.append(f"{row.break_even:.2f}")
-        if row.break_even_chain is not None:
-            cells.append(f"{row.break_even_chain:.2f}")
+        cells += [f"{break_even:.2f}" for break_even in row.break_even_chains]
         table.add_row(*cells)
     console.print(table)
-    if source is not None:
+    for source in costs.drafters:
         table = Table(
             "nodes of a level", "timed ms", "curve ms", "over T(1)", title=source, box=SIMPLE_HEAD
         )

@@ -8,14 +8,19 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 
+import draftwood
 from draftwood.cli import _tune_tables
 from draftwood.cli._timed_steps import Check, TimedStep, _timed, check, run_steps
 from draftwood.cli.tune import memory_of, tune, verdict
+from draftwood.costs import recall
 from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.files import CACHE_VARIABLE
@@ -66,6 +71,30 @@ def test_it_measures_shows_and_keeps(checkpoint: str, tmp_path: Path, cache: Pat
     assert "ms for one token, with a draft" in written["about"]
 
 
+def test_a_draft_model_and_a_head_are_measured_for_a_method_with_both(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, threads = tmp_path / "costs.json", torch.get_num_threads()
+    argv = ["--draft", "embedded-draft", "--head", "embedded-eagle3", "--json", str(output)]
+    outcome = CliRunner().invoke(tune, [*argv, *QUICK, "--threads", str(threads)])
+    assert outcome.exit_code == 0, outcome.output
+    found = json.loads(output.read_text())
+    costs = StepCosts.from_json(found["costs"])
+    assert set(costs.drafters) == set(found["samples"]) - {"target"} == {"draft", "eagle3"}
+    checked = {one["method"] for one in found["checks"]}
+    assert checked >= {"sd:draft=embedded-draft", "sd:head=embedded-eagle3"}
+    for source in ("draft", "eagle3"):
+        assert f"chain of {source}" in " ".join(outcome.output.split())
+
+    def measured(*_: object) -> StepCosts:
+        raise AssertionError("the costs are known")
+
+    monkeypatch.setattr(recall, "_measured", measured)
+    model, tokenizer = draftwood.embedded()
+    text = "auto:draft=embedded-draft:head=embedded-eagle3"
+    assert len(Engine(model, text, tokenizer=tokenizer).generate([Request([1, 2, 3], 4)])) == 1
+
+
 def test_what_was_measured_on_a_busy_machine_is_shown_but_not_kept(
     checkpoint: str, tmp_path: Path, cache: Path, neighbours: Others
 ) -> None:
@@ -83,7 +112,6 @@ def test_what_was_measured_on_a_busy_machine_is_shown_but_not_kept(
 
 def test_what_cannot_be_honoured_is_refused_first(tmp_path: Path) -> None:
     cases = [
-        (["--draft", "a", "--head", "b"], "two drafters"),
         (["--batch", "1,x"], "--batch '1,x': write numbers"),
         (["--context", "0"], "contexts are"),
         (["--seconds", "0"], "--seconds is 0: give a number above 0"),
@@ -195,7 +223,7 @@ def test_predictions_are_held_against_steps() -> None:
         TimedStep(3, 0, 1, (1, 1), 10.0, 3.0),
         TimedStep(1, 0, 1, (), 2.0, 1.0),
     ]
-    found = check(costs, "sd", 1, steps)
+    found = check(costs, "sd", 1, steps, "draft")
     assert (found.steps, found.measured, found.predicted) == (3, 4.0, 5.0)
     assert found.ratio == 1.0  # of 5/4, 5/10 and 2/2
 

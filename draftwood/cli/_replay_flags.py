@@ -64,7 +64,13 @@ class Output:
         Raises:
             DraftwoodError: a file or a name cannot be used, or a drafter's costs are missing.
         """
+        methods = list(methods)
         sources = {source for method in methods for source in method.recorded}
+        if self.draft_shape and any(len({*m.recorded.values()}) > 1 for m in methods):
+            raise DraftwoodError(
+                "--draft-shape is of one draft model, and a method drafts with several: give the "
+                "--costs of 'draftwood tune --draft A --head B'"
+            )
         if self.file is not None:
             found = read_costs(self.file)
         elif self.gpu and self.shape:

@@ -112,6 +112,10 @@ def test_a_drafter_without_costs_is_refused(recorded: str) -> None:
     assert "costs of drafters draft are not known" in refused(
         "replay", recorded, "--methods", "sd", *gpu
     )
+    several = "auto:neural=draft+eagle3:layout=ranked:shipped=off"
+    assert "--draft-shape is of one draft model" in refused(
+        "replay", recorded, "--methods", several, *gpu, "--draft-shape", "0.5b"
+    )
 
 
 def test_another_model_is_refused(recorded: str, tmp_path: Path) -> None:

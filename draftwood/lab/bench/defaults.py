@@ -86,14 +86,14 @@ class Defaults:
         return found | self._optional(chosen, spelt)
 
     def _optional(self, chosen: Recipe, spelt: Mapping[str, str]) -> dict[str, object]:
-        """Model of an optional source: the draft model, else the head.
+        """Models of an optional source: the draft model and the head; one if it takes one only.
 
         None if the text gives the policy's setting itself (``auto:neural=``).
         """
         for source, setting in chosen.optional.items():
             if chosen.binds(source) or setting in spelt or source != DRAFT:
                 continue
-            for flag in ("draft", "head"):
-                if getattr(self, flag) is not None:
-                    return {flag: getattr(self, flag)}
+            models = {flag: getattr(self, flag) for flag in ("draft", "head")}
+            given = {flag: model for flag, model in models.items() if model is not None}
+            return given if chosen.models else dict([*given.items()][:1])
         return {}

@@ -18,8 +18,12 @@ from draftwood.lab.bench.defaults import Defaults
         ("eagle3:drafter=model", {"draft": "some/draft"}),
         ("goose", {}),
         ("goose:adjacency=model", {"draft": "some/draft"}),
-        ("auto", {"draft": "some/draft"}),  # as generate --method auto --draft does
-        ("auto:budget=8", {"draft": "some/draft"}),
+        # As generate --method auto --draft --head does.
+        ("auto", {"draft": "some/draft", "head": "some/head"}),
+        ("auto:budget=8", {"draft": "some/draft", "head": "some/head"}),
+        ("auto:neural=eagle3+model", {"draft": "some/draft", "head": "some/head"}),
+        ("auto:neural=eagle3", {"head": "some/head"}),
+        ("auto:neural=draft", {"draft": "some/draft"}),
         ("auto:neural=", {}),
         ("auto:drafter=eagle3", {"head": "some/head"}),
         ("auto:drafter=model", {"draft": "some/draft"}),

@@ -39,6 +39,7 @@ MODELS = [
     "eagle3:top_k=4:budget=12",
     "goose-eagle3",
     "adaptive-chain:warmup=0",
+    "auto:neural=draft+eagle3:layout=ranked",
 ]
 
 

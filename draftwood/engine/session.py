@@ -1,6 +1,6 @@
 """A chat whose turns compute only what is new."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +50,7 @@ class Session:
             )
         self._tokenizer = tokenizer
         self._engine = Engine(target, method, tokenizer, max_batch=1, prefix_cache=memory)
-        self.messages: list[Mapping[str, Any]] = []
+        self.messages: list[dict[str, Any]] = []
         if system is not None:
             self.messages.append({"role": "system", "content": system})
 

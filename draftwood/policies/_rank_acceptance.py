@@ -15,13 +15,12 @@ times their ratio in the law.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from draftwood.policies._static import RankPath, likeliest_paths
 from draftwood.protocols import (
     FREE,
     Bid,
-    LevelBid,
     Outcome,
     Prediction,
     Price,
@@ -101,11 +100,6 @@ class RankTuner(Tuner):
             self._paths = likeliest_paths(self.counts.acceptance, self._size)
             self._due = 2 * self.counts.steps
         return [self._paths] * len(loads)
-
-    def levels(self, bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
-        """All nodes of the first source: the tree decides."""
-        source, own = next(iter(bids.items()))
-        return source, [len(bid.gains) for bid in own]
 
     def price(self, bids: Sequence[Bid]) -> Price:
         """Every node is drafted."""

@@ -258,10 +258,13 @@ class Tuner(Protocol):
     def levels(self, bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, Sequence[int]]:
         """The source that drafts a level next, and how many nodes each of its bids is for.
 
+        By default all nodes of the first source, for a policy whose levels nobody decides on.
+
         Args:
             bids: by source, those of all requests that could take part in its next forward.
         """
-        ...
+        source, own = next(iter(bids.items()))
+        return source, [len(bid.gains) for bid in own]
 
     def price(self, bids: Sequence[Bid]) -> Price:
         """The answer to all bids of the step."""

@@ -58,7 +58,7 @@ def chain(*probabilities: float) -> Chain:
 
 def bid(*probabilities: float) -> Bid:
     own = chain(*probabilities)
-    return Bid(own.survival, levels=(1,) * len(probabilities), report=own)
+    return Bid(own.survival, levels={"draft": (1,) * len(probabilities)}, report=own)
 
 
 def tuner(
@@ -267,7 +267,7 @@ def test_the_first_tokens_are_verified_that_the_price_allows(least: float, kept:
     assert found.tree.tokens.tolist() == [0, 1, 2, 3, 4][: kept + 1]
     assert found.tree.route == ("adaptive" if kept else "plain")
     assert offered[0].values == pytest.approx([0.8, 0.4, 0.2, 0.1])
-    assert offered[0].levels == (1, 1, 1, 1)
+    assert offered[0].levels == {"draft": (1, 1, 1, 1)}
     wanted = [log_odds(math.log(q)) for q in (0.9, 0.5, 0.25, 0.8)]
     assert offered[0].report.odds == pytest.approx(wanted, abs=1e-6)
 

@@ -89,7 +89,9 @@ class AdaptiveChain(Policy):
         if not odds or acceptance is None:
             return tree.build("adaptive" if odds else "plain")
         chain = Chain.of(odds, acceptance)
-        price: Price = yield Bid(chain.survival, levels=(1,) * len(odds), report=chain)
+        price: Price = yield Bid(
+            chain.survival, levels={self.source: (1,) * len(odds)}, report=chain
+        )
         kept = chain.kept(price)
         return tree.part(range(1, kept + 1), "adaptive" if kept else "plain")
 

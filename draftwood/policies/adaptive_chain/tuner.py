@@ -11,7 +11,6 @@ from draftwood.protocols import (
     NOTHING_PAYS,
     Bid,
     Labelled,
-    LevelBid,
     Prediction,
     Price,
     RequestLoad,
@@ -90,10 +89,6 @@ class AdaptiveTuner(Tuner):
         self._steps += 1
         return [self.acceptance] * len(loads)
 
-    def levels(self, bids: Sequence[LevelBid]) -> list[int]:
-        """All nodes: how much is drafted is no question here."""
-        return [len(bid.gains) for bid in bids]
-
     def price(self, bids: Sequence[Bid]) -> Price:
         """See :class:`draftwood.protocols.Tuner`."""
         if not self.acceptance.trained:
@@ -109,7 +104,7 @@ class AdaptiveTuner(Tuner):
 
     def _draft_seconds(self, bids: Sequence[Bid]) -> float:
         """Seconds of the step's draft forwards. They are spent, whatever is verified."""
-        lengths = [1 if self._at_once else len(bid.levels) for bid in bids]
+        lengths = [1 if self._at_once else sum(map(len, bid.levels.values())) for bid in bids]
         context, levels = self._context // self._batch, self._now.drafters.values()
         return sum(
             max((c.seconds(n, context * n, n) for c in levels), default=0.0)

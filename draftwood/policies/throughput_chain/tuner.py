@@ -7,7 +7,6 @@ from draftwood.policies.throughput_chain.width import Width
 from draftwood.protocols import (
     FREE,
     Bid,
-    LevelBid,
     Prediction,
     Price,
     RequestLoad,
@@ -48,10 +47,6 @@ class ThroughputTuner(Tuner):
         if self._cooldown and self._failures == _FAILURES:
             self._failures = self._given = 0
         return [self._given] * len(loads)
-
-    def levels(self, bids: Sequence[LevelBid]) -> list[int]:
-        """All nodes; the policy does not ask."""
-        return [len(bid.gains) for bid in bids]
 
     def price(self, bids: Sequence[Bid]) -> Price:
         """Free; the policy does not ask."""

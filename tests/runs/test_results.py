@@ -374,7 +374,7 @@ def test_costs_have_tables() -> None:
     found = "| greedy | 16 | 1.50 (τ 2.00, 4.00 nodes) | 1.50 (τ 2.00, 4.00 nodes) |"
     assert found in own["oracles"]
     assert found in page({"smollm2_oracles": runs["oracles"]})
-    found = "| greedy | own costs | `ngram-trie` | `auto` | 1.25 (gsm8k 0.950) | 1.50 |"
+    found = "| greedy | own costs | `ngram-trie` | `auto` | 1.25 (gsm8k 0.95) | 1.50 |"
     assert found in own["rivals"]
     assert found in page({"smollm2_rivals": runs["rivals"]})
     assert {member for run in COSTS.values() for member in run} >= TABLES.keys()

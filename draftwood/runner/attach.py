@@ -179,8 +179,7 @@ def _mask_builders(
         return [TreeMasks(*facts)]
     kernel = None
     if device.type == "cuda" and layout.attended_as_cached:
-        shapes = frozenset((key.heads, key.width, value.width) for key, value in layout.layers)
-        kernel = attention_on(device, layout.dtype, layout.group, shapes)
+        kernel = attention_on(device, layout.dtype, layout.attended)
     masks: list[MaskBuilder] = [DeviceMasks(*facts, device)]
     return masks if kernel is None else [DeviceTrees(kernel, *facts, device), *masks]
 

@@ -35,7 +35,8 @@ class Visibility(Enum):
 
     * ``OPEN``: every query sees every key (plain decoding of one sequence);
     * ``CAUSAL``: the queries are the first tokens of their sequences, in order;
-    * ``TREE``: a float mask ``[b, 1, g*q, kv]``, repeated for the g query heads of a group;
+    * ``TREE``: a float mask ``[b, 1, g*q, kv]``, repeated for the g query heads of a group, or more
+      often for layers with larger groups;
     * ``CHUNK``: a float mask ``[b, 1, q, kv]``.
     """
 
@@ -79,12 +80,12 @@ class HeadGroups:
     """Causal attention that records what it is given.
 
     Attributes:
-        sizes: numbers of query heads that share a key head.
-        planes: heads and width of the keys and of the values, layer by layer.
+        sizes: number of query heads that share a key head, layer by layer.
+        read: keys and values, layer by layer.
     """
 
-    sizes: set[int] = field(default_factory=set)
-    planes: list[tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    read: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
 
 Step: TypeAlias = Visibility | Varlen | KernelAttention
@@ -142,9 +143,11 @@ def _delegating(original: str) -> AttentionFunction:
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         if draftwood_visibility is None:
-            function = (
-                _eager_of(module) if original == "eager" else ALL_ATTENTION_FUNCTIONS[original]
-            )
+            if original == "eager":
+                function = _eager_of(module)
+            else:
+                function = ALL_ATTENTION_FUNCTIONS[original]
+                attention_mask = _mask_of_last(module, query, key, attention_mask, kwargs)
             return function(
                 module,
                 query,
@@ -156,9 +159,8 @@ def _delegating(original: str) -> AttentionFunction:
                 **kwargs,
             )
         if isinstance(draftwood_visibility, HeadGroups):
-            draftwood_visibility.sizes.add(query.shape[1] // key.shape[1])
-            given_planes = [(each.shape[1], each.shape[3]) for each in (key, value)]
-            draftwood_visibility.planes.append((given_planes[0], given_planes[1]))
+            draftwood_visibility.sizes.append(query.shape[1] // key.shape[1])
+            draftwood_visibility.read.append((key, value))
             draftwood_visibility = Visibility.CAUSAL
         if not kwargs.keys() <= _HARMLESS:
             _refuse_demands(kwargs)
@@ -182,6 +184,27 @@ def _delegating(original: str) -> AttentionFunction:
         return output, None
 
     return attention
+
+
+def _mask_of_last(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    mask: torch.Tensor | None,
+    kwargs: dict[str, Any],
+) -> torch.Tensor | None:
+    """The mask, or one for the last queries of a text without a mask.
+
+    Models whose last layers store no keys drop the rows that nobody reads before these layers, but
+    under the name ``sdpa`` not if PyTorch is to hide the later keys: it takes the queries for the
+    first ones. They do not know our name.
+    """
+    q, kv = query.shape[2], key.shape[2]
+    causal = kwargs.get("is_causal")
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    if mask is not None or not causal or not 1 < q < kv:
+        return mask
+    return torch.ones(q, kv, dtype=torch.bool, device=query.device).tril_(kv - q)[None, None]
 
 
 def _eager_of(module: nn.Module) -> AttentionFunction:
@@ -239,7 +262,8 @@ def fused_attention(
         if found is not None:
             return found
         packed = query if g == 1 else query.reshape(b, kv_heads, g * q, d)
-        output = scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scaling)
+        shown = None if mask is None else mask[:, :, : g * q]
+        output = scaled_dot_product_attention(packed, key, value, attn_mask=shown, scale=scaling)
         if g > 1:
             output = output.reshape(b, heads, q, value.shape[-1])
     else:
@@ -322,7 +346,7 @@ def _unfused(
     elif step is Visibility.CHUNK and mask is not None:
         scores = scores.view(b, kv_heads, g, q, kv) + mask.unsqueeze(2)
     elif step is Visibility.TREE and mask is not None:
-        scores = scores + mask
+        scores = scores + mask[:, :, : g * q]
     scores = scores.view(b, kv_heads, g * q, kv)
     exact = torch.float32
     if sinks is not None:

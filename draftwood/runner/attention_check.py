@@ -25,21 +25,21 @@ _TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 4e-2, torch.float16: 5e-3}
 
 @cache
 def attention_on(
-    device: torch.device, dtype: torch.dtype, group: int, shapes: frozenset[tuple[int, int, int]]
+    device: torch.device, dtype: torch.dtype, shapes: frozenset[tuple[int, int, int, int]]
 ) -> AttendTrees | None:
     """The kernel for attention of trees on a device, if it computes there what it should.
 
     Args:
         device: a GPU.
         dtype: of queries, keys and values.
-        group: query heads per key head.
-        shapes: key heads, width of a key and width of a value, of all layers.
+        shapes: query heads per key head, key heads, width of a key and width of a value, of all
+            layers.
     """
     try:
         from draftwood.kernels.gpu_attention import attend_trees
 
         for shape in sorted(shapes):
-            check_attention(attend_trees, device, dtype, group, *shape)
+            check_attention(attend_trees, device, dtype, *shape)
     except Exception as error:  # noqa: BLE001 - Triton needs a C compiler, and a GPU that it knows
         logger.warning("trees attend with masks, which takes longer: %s", error)
         return None

@@ -38,18 +38,25 @@ class KVCache(Cache):
     The used rows are always the first ones, so that a forward over all requests reads a view.
 
     Args:
-        layers: planes of the keys and of the values of every layer, in order.
+        layers: planes of the keys and of the values of every layer, in order; of a layer that
+            stores none, the index of the layer whose keys and values it reads.
         margin: free entries behind a request's capacity, for the nodes of a tree.
         scatter: write by index for one sequence, too (slower; the plain twin of the copy).
     """
 
     def __init__(
-        self, layers: Sequence[tuple[Plane, Plane]], margin: int = _GRAIN, scatter: bool = False
+        self,
+        layers: Sequence[tuple[Plane, Plane] | int],
+        margin: int = _GRAIN,
+        scatter: bool = False,
     ) -> None:
         super().__init__(layers=[])
         self.margin = margin
         self.scatter = scatter
-        planes = [plane for pair in layers for plane in pair]
+        pairs = {layer: pair for layer, pair in enumerate(layers) if not isinstance(pair, int)}
+        planes = [plane for pair in pairs.values() for plane in pair]
+        firsts = {layer: 2 * i for i, layer in enumerate(pairs)}
+        self._keys = [firsts[pair if isinstance(pair, int) else i] for i, pair in enumerate(layers)]
         kinds = list(dict.fromkeys(planes))
         self._groups = [(kind, planes.count(kind)) for kind in kinds]
         seen = dict.fromkeys(kinds, 0)
@@ -228,7 +235,7 @@ class KVCache(Cache):
         **_kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write ``[1, H, n, D]`` keys and values; return ``[b, H, kv, D]`` of every row."""
-        k = 2 * layer_idx
+        k = self._keys[layer_idx]
         entries = self._entries
         if entries is None:
             self._writes[k].copy_(key_states)
@@ -260,7 +267,8 @@ class KVCache(Cache):
 
     def flat(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of a layer, ``[entries, heads, width]``; new when the cache grows."""
-        return self._flats[2 * layer], self._flats[2 * layer + 1]
+        k = self._keys[layer]
+        return self._flats[k], self._flats[k + 1]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002
         """Entries that the current forward reads; models use it only without positions."""

@@ -131,7 +131,7 @@ class DeviceMasks:
 
     Args:
         kinds: the model's kinds of layers.
-        group: query heads per key head, g.
+        group: query heads per key head, g; the most of all layers, others read the first rows.
         dtype: the model's; a hidden key gets minus infinity.
         device: the model's.
     """

@@ -185,7 +185,7 @@ class TreeMasks:
 
     Args:
         kinds: the model's kinds of layers.
-        group: query heads per key head, g.
+        group: query heads per key head, g; the most of all layers, others read the first rows.
         dtype: the model's; a hidden key gets minus infinity.
     """
 

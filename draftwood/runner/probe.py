@@ -3,6 +3,7 @@
 Models whose layers cache anything else are refused.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,24 +25,27 @@ class CacheLayout:
     """Shapes and dtypes of a model's cache and logits.
 
     Attributes:
-        layers: planes of keys and of values, per layer.
-        group: query heads per key head.
+        layers: planes of keys and of values, per layer; of a layer that stores none, the index of
+            the layer whose keys and values it reads.
+        group: query heads per key head, in the layers that have most.
         vocab_size: width of the logits.
         dtype: of the keys, and so of masks.
-        attended_as_cached: whether attention gets keys and values of these shapes. Models with
+        attended: query heads per key head, key heads, width of a key and of a value, of the layers.
+        attended_as_cached: whether attention gets keys and values of the cached shapes. Models with
             latent attention cache less and expand it in each layer.
     """
 
-    layers: tuple[tuple[Plane, Plane], ...]
+    layers: tuple[tuple[Plane, Plane] | int, ...]
     group: int
     vocab_size: int
     dtype: torch.dtype
+    attended: frozenset[tuple[int, int, int, int]]
     attended_as_cached: bool
 
     @property
     def token_bytes(self) -> int:
-        """Bytes of a token's keys and values in all layers."""
-        planes = [plane for pair in self.layers for plane in pair]
+        """Bytes of a token's keys and values in all layers that store them."""
+        planes = [plane for pair in self.layers if not isinstance(pair, int) for plane in pair]
         return sum(plane.heads * plane.width * plane.dtype.itemsize for plane in planes)
 
 
@@ -99,7 +103,8 @@ def probe_cache(
                 f"{type(model).__name__} does not run on a cache of keys and values with given "
                 f"positions ({type(error).__name__}: {error}); decode it without draftwood"
             ) from error
-    if sorted(recorder.seen) != list(range(layers)):
+    found = _by_layer(recorder.seen, groups.read, layers)
+    if found is None:
         raise DraftwoodError(
             f"{type(model).__name__} caches keys and values in {len(recorder.seen)} of its "
             f"{layers} layers; the state of the others cannot branch into a tree; "
@@ -107,17 +112,45 @@ def probe_cache(
         )
     if not groups.sizes:
         raise DraftwoodError(f"{type(model).__name__} {OWN_ATTENTION}")
-    if len(groups.sizes) != 1:
-        raise DraftwoodError(
-            f"the layers of {type(model).__name__} group their heads in {len(groups.sizes)} "
-            "different ways, which one mask cannot serve; decode it without draftwood"
-        )
-    found = tuple(recorder.seen[i] for i in range(layers))
-    cached = [tuple((plane.heads, plane.width) for plane in planes) for planes in found]
+    cached = [recorder.seen[each] if isinstance(each, int) else each for each in found]
     return CacheLayout(
         found,
-        groups.sizes.pop(),
+        max(groups.sizes),
         logits.shape[-1],
-        found[0][0].dtype,
-        attended_as_cached=cached == groups.planes,
+        recorder.seen[0][0].dtype,
+        frozenset(
+            (group, key.shape[1], key.shape[3], value.shape[3])
+            for group, (key, value) in zip(groups.sizes, groups.read, strict=True)
+        ),
+        attended_as_cached=[tuple(map(_plane, read)) for read in groups.read] == cached,
     )
+
+
+def _by_layer(
+    stored: Mapping[int, tuple[Plane, Plane]],
+    read: Sequence[tuple[torch.Tensor, torch.Tensor]],
+    layers: int,
+) -> tuple[tuple[Plane, Plane] | int, ...] | None:
+    """What :attr:`CacheLayout.layers` holds; None if some layers keep another state.
+
+    A layer that stores nothing must attend to the very keys that an earlier layer got from the
+    cache.
+
+    Args:
+        stored: planes of the layers that store keys and values.
+        read: what attention was given, call by call.
+        layers: of the model.
+    """
+    if not stored or max(stored) >= layers:
+        return None
+    found: list[tuple[Plane, Plane] | int] = []
+    for layer in range(layers):
+        if layer in stored:
+            found.append(stored[layer])
+            continue
+        sources = [i for i in stored if i < layer and len(read) == layers]
+        source = next((i for i in sources if read[i][0] is read[layer][0]), None)
+        if source is None:
+            return None
+        found.append(source)
+    return tuple(found)

@@ -30,6 +30,16 @@ _MIXED = {
     "sliding_window": WINDOW,
 }
 
+_SHARED = {
+    "num_hidden_layers": 6,
+    "layer_types": ["sliding_attention", "full_attention"] * 3,
+    "sliding_window": WINDOW,
+    "head_dim": 8,
+    "num_kv_shared_layers": 3,
+    "hidden_size_per_layer_input": 4,
+    "vocab_size_per_layer_input": VOCAB,
+}
+
 
 def make_model(kind: type[Any], config: type[Any], **settings: Any) -> Any:
     """A model of this configuration, with the same weights at every call."""
@@ -45,6 +55,13 @@ def _with_sinks(model: Any) -> Any:
     """Attention sinks that take a good share of the weights, different for every head."""
     for layer in model.model.layers:
         layer.self_attn.sinks.data += 2
+    return model
+
+
+def _scaled(model: Any) -> Any:
+    """Queries that make up for scores that are not divided by the root of the width."""
+    for layer in model.model.layers:
+        layer.self_attn.q_norm.weight.data.fill_(layer.self_attn.head_dim**-0.5)
     return model
 
 
@@ -66,6 +83,15 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     ),
     "gemma3": _small(
         hf.Gemma3ForCausalLM, hf.Gemma3TextConfig, head_dim=8, query_pre_attn_scalar=8, **_MIXED
+    ),
+    "gemma4": lambda: _scaled(
+        make_model(
+            hf.Gemma4ForCausalLM,
+            hf.Gemma4TextConfig,
+            **SMALL | _SHARED | {"global_head_dim": 16, "use_double_wide_mlp": True},
+            attention_k_eq_v=True,
+            num_global_key_value_heads=1,
+        )
     ),
     "gpt_oss": lambda: _with_sinks(
         make_model(
@@ -112,3 +138,12 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         v_head_dim=12,
     ),
 }
+
+gemma3n = _small(
+    hf.Gemma3nForCausalLM,
+    hf.Gemma3nTextConfig,
+    laurel_rank=4,
+    activation_sparsity_pattern=[0.5] * 2 + [0.0] * 4,
+    **_SHARED,
+)
+"""Like ``gemma4``, its last layers read the keys and values of earlier ones."""

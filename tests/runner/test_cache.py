@@ -20,6 +20,15 @@ def test_equal_planes_share_one_tensor() -> None:
     assert not any(tensor.any() for tensor in uniform.tensors)
 
 
+def test_a_layer_that_stores_nothing_has_the_entries_of_its_source() -> None:
+    cache = KVCache([(NARROW, NARROW), (WIDE, NARROW), 0, 1])
+    cache.open(10)
+    assert [len(tensor) for tensor in cache.tensors] == [3, 1]
+    for layer, source in ((2, 0), (3, 1)):
+        pairs = zip(cache.flat(layer), cache.flat(source), strict=True)
+        assert all(mine.data_ptr() == its.data_ptr() for mine, its in pairs)
+
+
 def test_growth_is_geometric() -> None:
     cache = KVCache([(NARROW, NARROW)], margin=8)
     row, sizes = cache.row(cache.open(1)), set()

@@ -15,7 +15,9 @@ from tests.factories.model_families import FAMILIES, VOCAB
 from tests.factories.path_logits import TOLERANCE, plain_logits, random_prompts, worst
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral_sliding", "gemma2", "gemma3", "gpt2"])
+@pytest.mark.parametrize(
+    "family", ["llama", "mistral_sliding", "gemma2", "gemma3", "gemma4", "gpt2"]
+)
 @pytest.mark.parametrize("chunk", [1000, 16, 5])
 def test_chunked_prefill_equals_one_forward(family: str, chunk: int) -> None:
     runner = attach(FAMILIES[family](), chunk=chunk, self_test=False)

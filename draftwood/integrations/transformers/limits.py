@@ -68,7 +68,9 @@ def refuse_unsupported(
             "it out"
         )
     for name, value in model_kwargs.items():
-        if value is not None and name not in _KNOWN:
+        # For text alone, generate adds an empty mapping of the other modalities.
+        nothing = value is None or (isinstance(value, Mapping) and not value)
+        if not nothing and name not in _KNOWN:
             raise DraftwoodError(
                 f"generate({name}=...) is not supported by a Draftwood method: leave it out"
             )

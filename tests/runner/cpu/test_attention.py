@@ -6,7 +6,7 @@ from torch import Tensor
 
 from draftwood.kernels.compiled import _command
 from draftwood.runner.attention import Varlen, Visibility
-from draftwood.runner.cpu.attention import attend
+from draftwood.runner.cpu.attention import Sequences, attend
 
 pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
 
@@ -50,6 +50,21 @@ SHAPES = [
     (1, 1, 1, 2, 129, 512),
 ]
 """Batch, heads, key heads, queries, keys, width."""
+
+
+def test_a_mask_may_be_made_for_larger_groups() -> None:
+    """Those of other layers; each reads the first rows."""
+    query, key, value = (cached(2, heads, n, 16, torch.float32, i) for i, (heads, n) in enumerate(
+        [(4, 3), (2, 20), (2, 20)]
+    ))  # fmt: skip
+    mask = tree_mask(2, 5, 3, 20, torch.float32)
+    found = attend(query, key, value, mask, None)
+    assert found is not None
+    expected = textbook(query, key, value, mask[:, :, :6])
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-6)
+    both = attend(query[:1], key[:1], value[:1], mask[:1], None, Sequences([0, 3], [20]))
+    assert both is not None
+    torch.testing.assert_close(both, found[:1])
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)

@@ -1,0 +1,55 @@
+"""Models that read images, too, are given text alone."""
+
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+
+import draftwood
+from draftwood.errors import DraftwoodError
+from tests.factories.model_families import SMALL
+from tests.factories.path_logits import greedy_tokens
+
+TEXT = SMALL | {
+    "head_dim": 8,
+    "num_hidden_layers": 4,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "sliding_window": 16,
+}
+VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
+IDS = torch.tensor([[5, 17, 44, 5, 17, 30] * 5])
+
+
+def model() -> Any:
+    torch.manual_seed(0)
+    config = hf.Gemma3Config(
+        text_config=TEXT,
+        vision_config=VISION,
+        mm_tokens_per_image=4,
+        image_token_index=90,
+        boi_token_index=91,
+        eoi_token_index=92,
+    )
+    made: Any = hf.Gemma3ForConditionalGeneration(config)
+    return made.eval()
+
+
+def test_text_is_continued_as_by_plain_decoding() -> None:
+    made = model()
+    plain = greedy_tokens(made, IDS, 24)
+    assert greedy_tokens(made, IDS, 24, custom_generate=draftwood.goose()) == plain
+
+
+def test_images_are_refused_by_name() -> None:
+    settings = {"pixel_values": torch.zeros(1, 3, 28, 28), "custom_generate": draftwood.goose()}
+    ids = torch.tensor([[91, 90, 90, 90, 90, 92, 5, 17]])
+    with pytest.raises(DraftwoodError, match=r"(mm_encoder_outputs|pixel_values)=...\) is not sup"):
+        greedy_tokens(model(), ids, 4, **settings)

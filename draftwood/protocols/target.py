@@ -231,6 +231,18 @@ class Target(Protocol):
         """Number of tokens cached in the slot."""
         ...
 
+    def keys_values(self, slots: Sequence[int], layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values ``[b, heads, n, width]`` of the tokens cached in some slots, in a layer.
+
+        n is the longest slot's length. What lies behind the tokens of a shorter one means nothing.
+        They are to be read before the next call that changes the cache, and not to be changed. Of a
+        layer that reads another's keys and values, they are the other's.
+
+        Raises:
+            DraftwoodError: this target has no keys and values.
+        """
+        ...
+
     def release(self, slot: int) -> None:
         """Give the slot back."""
         ...

@@ -270,6 +270,20 @@ class KVCache(Cache):
         k = self._keys[layer]
         return self._flats[k], self._flats[k + 1]
 
+    def held(self, slots: Sequence[int], layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of some slots' tokens, ``[b, heads, n, width]``, n of the longest.
+
+        It is a view, or a copy if the slots' rows do not lie behind one another.
+        """
+        rows, most = list(map(self.row, slots)), max(map(self.length, slots))
+        adjoining = rows == list(range(rows[0], rows[0] + len(rows)))
+        which = slice(rows[0], rows[0] + len(rows)) if adjoining else rows
+        found = []
+        for k in (self._keys[layer], self._keys[layer] + 1):
+            group, i = self._places[k]
+            found.append(self.tensors[group][i, which, :most].transpose(1, 2))
+        return found[0], found[1]
+
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002
         """Entries that the current forward reads; models use it only without positions."""
         return self._kv

@@ -115,6 +115,10 @@ class Runner:
         """Number of tokens cached in the slot."""
         return self.cache.length(slot)
 
+    def keys_values(self, slots: Sequence[int], layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """See :meth:`draftwood.protocols.Target.keys_values`: no copy of rows side by side."""
+        return self.cache.held(slots, layer)
+
     def embedding(self) -> torch.nn.Module:
         """The input embedding: token ids to ``[.., H]``."""
         module: torch.nn.Module = self.model.get_input_embeddings()

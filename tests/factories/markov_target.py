@@ -16,6 +16,7 @@ from draftwood.costs.recall import CostsOf
 from draftwood.drafters.dflash.checkpoint import load_dflash
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.drafters.gemma4_assistant.checkpoint import load_assistant
 from draftwood.drafters.hydra.checkpoint import load_hydra
 from draftwood.drafters.medusa.checkpoint import load_medusa
 from draftwood.drafters.mtp.checkpoint import load_mtp
@@ -35,6 +36,7 @@ from draftwood.protocols import (
 from draftwood.runner.attach import attach
 from draftwood.tree import TokenTree
 from tests.factories.dflash_drafters import made_network
+from tests.factories.gemma4_assistants import made_assistant
 from tests.factories.hydra_heads import made_hydra
 from tests.factories.medusa_heads import made_heads
 
@@ -67,6 +69,7 @@ def made_head(info: TargetInfo, seed: int, mask_token: int | None = None) -> Eag
 
 
 _MADE: dict[Any, Callable[[TargetInfo, int], torch.nn.Module]] = {
+    load_assistant: made_assistant,
     load_dflash: made_network,
     load_hydra: made_hydra,
     load_medusa: lambda info, seed: made_heads(3, info, seed=seed),
@@ -112,7 +115,9 @@ class FakeHost:
 
     @property
     def target(self) -> Target:
-        raise AssertionError("nothing is measured here")
+        found = MarkovTarget(self.info.vocab_size)
+        found.info = self.info
+        return found
 
     def encode(self, text: str) -> Sequence[int]:
         if not self.reads:
@@ -258,6 +263,9 @@ class MarkovTarget:
     def release(self, slot: int) -> None:
         del self.cached[slot]
         self._last.pop(slot, None)
+
+    def keys_values(self, slots: Sequence[int], layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        raise DraftwoodError(f"a Markov chain has no layer {layer} for slots {slots}")
 
     def embedding(self) -> torch.nn.Module:
         return torch.nn.Embedding(self.info.vocab_size, self.info.hidden_size)

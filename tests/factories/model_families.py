@@ -30,7 +30,7 @@ _MIXED = {
     "sliding_window": WINDOW,
 }
 
-_SHARED = {
+SHARED = {
     "num_hidden_layers": 6,
     "layer_types": ["sliding_attention", "full_attention"] * 3,
     "sliding_window": WINDOW,
@@ -58,7 +58,7 @@ def _with_sinks(model: Any) -> Any:
     return model
 
 
-def _scaled(model: Any) -> Any:
+def scaled(model: Any) -> Any:
     """Queries that make up for scores that are not divided by the root of the width."""
     for layer in model.model.layers:
         layer.self_attn.q_norm.weight.data.fill_(layer.self_attn.head_dim**-0.5)
@@ -84,11 +84,11 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "gemma3": _small(
         hf.Gemma3ForCausalLM, hf.Gemma3TextConfig, head_dim=8, query_pre_attn_scalar=8, **_MIXED
     ),
-    "gemma4": lambda: _scaled(
+    "gemma4": lambda: scaled(
         make_model(
             hf.Gemma4ForCausalLM,
             hf.Gemma4TextConfig,
-            **SMALL | _SHARED | {"global_head_dim": 16, "use_double_wide_mlp": True},
+            **SMALL | SHARED | {"global_head_dim": 16, "use_double_wide_mlp": True},
             attention_k_eq_v=True,
             num_global_key_value_heads=1,
         )
@@ -144,6 +144,6 @@ gemma3n = _small(
     hf.Gemma3nTextConfig,
     laurel_rank=4,
     activation_sparsity_pattern=[0.5] * 2 + [0.0] * 4,
-    **_SHARED,
+    **SHARED,
 )
 """Like ``gemma4``, its last layers read the keys and values of earlier ones."""

@@ -72,6 +72,30 @@ def cache_error(runner: Runner, slot: int, text: list[int]) -> float:
     return error
 
 
+def test_the_keys_and_values_of_a_layer_are_those_of_the_text() -> None:
+    attached = attach(FAMILIES["gemma4"](), chunk=16, self_test=False)
+    _, texts, slots = prefilled(attached, 3, 7, 31, 12)
+    tree = tree_of([4, 5, 6], [-1, 0, 0])
+    attached.forward(slots, [tree] * 3, NOTHING)
+    attached.commit(slots[1:2], [[2]])
+    texts[1] += [4, 6]
+    stored: list[Any] = []
+    with torch.inference_mode():
+        for text in texts:
+            found = attached.model(torch.tensor([text]), return_shared_kv_states=True)
+            stored.append(found.shared_kv_states)
+    # Layers 1 and 2 store what layers 3 to 5 read; rows apart from one another are copied.
+    for kind, layers in (("full_attention", (1, 3, 5)), ("sliding_attention", (2, 4))):
+        for layer, picked in itertools.product(layers, ([0, 1, 2], [1], [0, 2])):
+            keys, values = attached.keys_values([slots[i] for i in picked], layer)
+            assert keys.shape[2] == max(len(texts[i]) for i in picked)
+            for row, i in enumerate(picked):
+                for given, expected in zip((keys, values), stored[i][kind], strict=True):
+                    own = given[row, :, : len(texts[i])]
+                    torch.testing.assert_close(own, expected[0], atol=1e-4, rtol=1e-4)
+    attached.detach()
+
+
 CPU = torch.device("cpu")
 
 

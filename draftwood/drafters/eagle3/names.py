@@ -49,8 +49,8 @@ def _refuse_other_kinds(found: Mapping[str, torch.Tensor]) -> None:
         )
     if "pre_projection.weight" in found:
         raise DraftwoodError(
-            "the checkpoint has pre_projection: it is a Gemma 4 assistant, which attends to the "
-            "target's own keys and values, and is not read; give a draft model or another head"
+            "the checkpoint has pre_projection: it is a Gemma 4 assistant, not an EAGLE-3 head; "
+            "write drafter=gemma4_assistant"
         )
     if _NORM in found:
         return

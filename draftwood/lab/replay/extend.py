@@ -71,6 +71,10 @@ class RecordingTarget(ReplayTarget):
         """Give back the memory of the model's cache, if no slot is open."""
         self._target.trim()
 
+    def keys_values(self, slots: Sequence[int], layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The model's keys and values."""
+        return self._target.keys_values(self._of_model(slots), layer)
+
     def embedding(self) -> torch.nn.Module:
         """The model's input embedding."""
         return self._target.embedding()

@@ -61,6 +61,18 @@ class WeightlessTarget(ABC, Generic[S]):
         """The output of :meth:`forward`, computed at once."""
         return Computed(self.forward(slots, trees, needs))
 
+    def keys_values(
+        self,
+        slots: Sequence[int],  # noqa: ARG002
+        layer: int,  # noqa: ARG002
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Not available: there are no weights.
+
+        Raises:
+            DraftwoodError: always.
+        """
+        raise DraftwoodError("there are no weights here: give the model itself")
+
     def embedding(self) -> torch.nn.Module:
         """Not available: there are no weights.
 

@@ -189,7 +189,7 @@ class Drafter:
         return 0
 
     def begin(self, slot: int, prefill: Prefill) -> None:
-        """A request starts in ``slot``; the slot's earlier state is dropped."""
+        """A request starts in ``slot``, the target's; the slot's earlier state is dropped."""
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """Learn from a committed step of the request in ``slot``."""

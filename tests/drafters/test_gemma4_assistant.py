@@ -1,5 +1,6 @@
 """Gemma 4 assistants: transformers' own drafts, and the tokens of plain decoding."""
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,13 @@ def test_every_answer_is_that_of_transformers_modules(
         target.release(text.slot)
 
 
+_REFERENCE: Any = candidate_generator.SinglePositionMultiTokenCandidateGenerator
+
+
+@pytest.mark.skipif(
+    "input_ids" in inspect.signature(_REFERENCE.__init__).parameters,
+    reason="this transformers builds its generator of candidates in another way",
+)
 @torch.no_grad()
 @pytest.mark.parametrize("length", [5, 3 * WINDOW])
 def test_drafts_are_those_of_assisted_generation(
@@ -115,9 +123,7 @@ def test_drafts_are_those_of_assisted_generation(
     prompt = ([5, 3, 8, 1, 7] * 10)[:length]
     text = AssistedText(target, drafter_of(target, directory), plain, prompt)
     generation: Any = hf.GenerationConfig(max_length=200)  # type: ignore[no-untyped-call]
-    reference: Any = candidate_generator.SinglePositionMultiTokenCandidateGenerator(
-        plain, model.get_input_embeddings(), generation
-    )
+    reference = _REFERENCE(plain, model.get_input_embeddings(), generation)
     ids = torch.tensor([text.tokens])
     read = model(ids[:, :-1], output_hidden_states=True, return_shared_kv_states=True)
     drafted, logits = reference.get_candidates(ids, {}, read, False, 0)

@@ -27,7 +27,7 @@ def test_every_drafter_is_listed_with_what_it_proposes_and_needs() -> None:
     assert "--draft" in found["pard"]
     assert "--head" in found["eagle3"]
     assert "--head" in found["peagle"]
-    assert "--head" in found["gemma4_assistant"]
+    assert "--head" in found["gemma4"]
     assert "--" not in found["context"]
 
 

@@ -7,7 +7,7 @@ import torch
 import transformers as hf
 from safetensors.torch import save_file
 
-from draftwood.drafters.gemma4_assistant.checkpoint import built
+from draftwood.drafters.gemma4.checkpoint import built
 from draftwood.protocols import TargetInfo
 from tests.factories.model_families import SHARED, SMALL, VOCAB, WINDOW, scaled
 

@@ -16,7 +16,7 @@ from draftwood.costs.recall import CostsOf
 from draftwood.drafters.dflash.checkpoint import load_dflash
 from draftwood.drafters.eagle3.config import Eagle3Config
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.drafters.gemma4_assistant.checkpoint import load_assistant
+from draftwood.drafters.gemma4.checkpoint import load_assistant
 from draftwood.drafters.hydra.checkpoint import load_hydra
 from draftwood.drafters.medusa.checkpoint import load_medusa
 from draftwood.drafters.mtp.checkpoint import load_mtp

@@ -50,7 +50,7 @@ def _refuse_other_kinds(found: Mapping[str, torch.Tensor]) -> None:
     if "pre_projection.weight" in found:
         raise DraftwoodError(
             "the checkpoint has pre_projection: it is a Gemma 4 assistant, not an EAGLE-3 head; "
-            "write drafter=gemma4_assistant"
+            "write drafter=gemma4"
         )
     if _NORM in found:
         return

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import torch
 
     from draftwood.drafters._rollout.topk import Place
-    from draftwood.drafters.gemma4_assistant.network import Assistant
+    from draftwood.drafters.gemma4.network import Assistant
 
 _KINDS = ("gemma4_assistant", "gemma4_unified_assistant")
 
@@ -61,7 +61,7 @@ class Gemma4Assistant(DrafterSpec):
         Raises:
             DraftwoodError: it cannot be loaded, or was made for another target.
         """
-        from draftwood.drafters.gemma4_assistant.checkpoint import load_assistant
+        from draftwood.drafters.gemma4.checkpoint import load_assistant
 
         assistant = host.loaded(load_assistant, self.model, "target")
         return AssistantDrafter(assistant, host.target)

@@ -13,7 +13,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from draftwood.drafters._directory import check_tensors, located
-from draftwood.drafters.gemma4_assistant.network import Assistant
+from draftwood.drafters.gemma4.network import Assistant
 from draftwood.errors import DraftwoodError, first_line
 from draftwood.protocols import Target
 

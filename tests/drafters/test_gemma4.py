@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from transformers.generation import candidate_generator
 
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
-from draftwood.drafters.gemma4_assistant.checkpoint import built, load_assistant
-from draftwood.drafters.gemma4_assistant.drafter import AssistantDrafter, Gemma4Assistant
+from draftwood.drafters.gemma4.checkpoint import built, load_assistant
+from draftwood.drafters.gemma4.drafter import AssistantDrafter, Gemma4Assistant
 from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
@@ -178,10 +178,10 @@ def test_a_released_request_is_forgotten(target: Runner, tmp_path: Path) -> None
 
 def test_a_head_option_finds_it(tmp_path: Path) -> None:
     name = saved_assistant(tmp_path)
-    assert kind_of("head", name) == "gemma4_assistant"
+    assert kind_of("head", name) == "gemma4"
     for text in ("talon", "eagle3", "auto", "goose-eagle3"):
         assert method(f"{text}:head={name}").drafters["draft"] == Gemma4Assistant(name)
-    assert method("talon:drafter=gemma4_assistant").missing == ("head",)
+    assert method("talon:drafter=gemma4").missing == ("head",)
 
 
 @pytest.mark.parametrize(
@@ -233,13 +233,13 @@ def head_of(directory: Path) -> str:
 def test_the_tokens_are_those_of_plain_decoding(
     small: Runner, tmp_path: Path, name: str, max_batch: int
 ) -> None:
-    spelt = f"{name}:drafter=gemma4_assistant:head={head_of(tmp_path)}"
+    spelt = f"{name}:drafter=gemma4:head={head_of(tmp_path)}"
     check_tokens(small, spelt, max_batch, 0 if name == "auto" else 1)
 
 
 @pytest.mark.parametrize("name", ["traversal", "specinfer"])
 def test_the_distribution_is_the_targets(small: Runner, tmp_path: Path, name: str) -> None:
-    chosen = method(f"{name}:drafter=gemma4_assistant:head={head_of(tmp_path)}")
+    chosen = method(f"{name}:drafter=gemma4:head={head_of(tmp_path)}")
     found = model_check(small).check_sampled(name, chosen, 400)
     assert found.passed, str(found)
     assert found.accepted > 50
@@ -248,5 +248,5 @@ def test_the_distribution_is_the_targets(small: Runner, tmp_path: Path, name: st
 def test_a_wrong_q_is_found(small: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = VocabularyMap.target_rows
     monkeypatch.setattr(VocabularyMap, "target_rows", lambda *given: rows(*given).roll(5, 1))
-    chosen = method(f"specinfer:drafter=gemma4_assistant:head={head_of(tmp_path)}")
+    chosen = method(f"specinfer:drafter=gemma4:head={head_of(tmp_path)}")
     assert not model_check(small).check_sampled("wrong", chosen, 400).passed

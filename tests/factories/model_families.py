@@ -59,9 +59,11 @@ def _with_sinks(model: Any) -> Any:
 
 
 def scaled(model: Any) -> Any:
-    """Queries that make up for scores that are not divided by the root of the width."""
+    """Scores are not divided by the root of the width, and norms enlarge what chance made small."""
     for layer in model.model.layers:
-        layer.self_attn.q_norm.weight.data.fill_(layer.self_attn.head_dim**-0.5)
+        layer.self_attn.q_norm.weight.data.fill_(0.5 * layer.self_attn.head_dim**-0.5)
+        if layer.hidden_size_per_layer_input:
+            layer.post_per_layer_input_norm.weight.data.fill_(0.3)
     return model
 
 

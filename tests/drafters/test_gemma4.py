@@ -229,7 +229,7 @@ def head_of(directory: Path) -> str:
 
 
 @pytest.mark.parametrize("max_batch", [1, 3])
-@pytest.mark.parametrize("name", ["eagle3", "talon", "traversal", "fixed-tree", "auto"])
+@pytest.mark.parametrize("name", ["eagle3", "talon", "traversal", "auto"])
 def test_the_tokens_are_those_of_plain_decoding(
     small: Runner, tmp_path: Path, name: str, max_batch: int
 ) -> None:

@@ -80,11 +80,13 @@ def auto(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -159,9 +161,11 @@ def goose(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
@@ -221,9 +225,11 @@ def iso3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -274,9 +280,11 @@ def iso5(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -337,7 +345,7 @@ def ngram_trie(
 
     Args:
         trie: which drafter answers the source trie: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         source: name of the source that copies a tree.
@@ -367,7 +375,8 @@ def pld(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -397,7 +406,8 @@ def rest(
 
     Args:
         datastore: which drafter answers the source datastore: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (n).
         delta: expected tokens that a level must add for another to follow.
@@ -427,7 +437,8 @@ def sam(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -457,7 +468,8 @@ def throughput_chain(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         floor: shortest chain to draft, and the first (min_adaptive_k).
@@ -492,7 +504,8 @@ def tr(
 
     Args:
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
@@ -524,7 +537,7 @@ def adaptive_chain(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -563,9 +576,10 @@ def block(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -608,7 +622,7 @@ def dflash(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: DFlash, DFlash2 or DSpark drafter made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -668,9 +682,10 @@ def dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -728,7 +743,7 @@ def eagle3(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -759,7 +774,7 @@ def fixed_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -805,9 +820,10 @@ def goose_eagle3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -865,9 +881,10 @@ def goose_sampled(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -921,9 +938,10 @@ def greedy_order(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -963,7 +981,7 @@ def medusa(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: Medusa heads made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1003,9 +1021,10 @@ def mixed(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1045,7 +1064,7 @@ def mtp(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: checkpoint of the target that has its MTP layers: a directory, a hub id, or
             'target', the one that the target was loaded from.
@@ -1074,7 +1093,7 @@ def opt_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1106,7 +1125,7 @@ def pard(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: PARD draft model, with a pard_token: a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1140,7 +1159,7 @@ def peagle(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: P-EAGLE head made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1182,9 +1201,10 @@ def rrsw(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1226,7 +1246,7 @@ def sd(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1256,7 +1276,7 @@ def sequoia(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1296,9 +1316,10 @@ def specinfer(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1353,9 +1374,10 @@ def talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1409,9 +1431,10 @@ def traversal(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1474,7 +1497,7 @@ def traversal_dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1535,7 +1558,7 @@ def traversal_talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.

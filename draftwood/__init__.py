@@ -16,6 +16,7 @@ _HOMES = {
     "DraftwoodError": "errors",
     "Engine": "engine.engine",
     "Finished": "engine.request",
+    "Grammar": "grammars.grammar",
     "Method": "methods.recipe",
     "Recipe": "protocols.recipe",
     "Request": "engine.request",

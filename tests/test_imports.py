@@ -16,7 +16,7 @@ LAYERS = [
     {"protocols"},
     {"copies", "costs"},
     {"kernels"},
-    {"models", "sampling"},
+    {"grammars", "models", "sampling"},
     {"drafters", "methods", "policies", "runner", "verifiers"},
     {"engine"},
     {"integrations"},

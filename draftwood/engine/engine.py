@@ -36,6 +36,7 @@ from draftwood.engine.request import (
 from draftwood.engine.request_step import RequestStep
 from draftwood.engine.sequence import RunningRequest
 from draftwood.errors import DraftwoodError, integer
+from draftwood.grammars.constraint import constraint_of
 from draftwood.methods.equip import equipped
 from draftwood.methods.recipe import Method
 from draftwood.models import eos_of
@@ -158,12 +159,18 @@ class Engine:
         Raises:
             DraftwoodError: something is of a wrong type, the prompt is empty, holds an unknown id
                 or exceeds the context, a limit, a sampling setting or a stop string cannot be
-                honoured, or the request needs more memory than there may be.
+                honoured, a grammar cannot be compiled, or the request needs more memory than there
+                may be.
         """
         request = prepared(request, self.tokenizer, self._eos)
         limit = admit(request, self.target.info, text=self.tokenizer is not None)
         self._memory.check(len(request.ids), limit)
-        sequence = RunningRequest(next(self._numbers), request, limit, self.tokenizer)
+        constraint = None
+        if request.grammar is not None:
+            size = self.target.info.vocab_size
+            constraint = constraint_of(request.grammar, self.tokenizer, size, request.ends)
+        number = next(self._numbers)
+        sequence = RunningRequest(number, request, limit, self.tokenizer, constraint)
         self._waiting.append(sequence)
         return sequence.number
 

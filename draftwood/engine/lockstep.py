@@ -6,18 +6,21 @@ policy names before it. So all sequences finish their rounds of a quick source b
 a draft model serves them all. Bids for draft levels wait until no sequence waits for a source. They
 are grouped by source, one source is decided on, and its bids are answered together; who has not bid
 for it goes on waiting. Other bids wait until every sequence has bid or ended; one price answers all
-of them. Knows nothing of targets and verifiers.
+of them. Candidates that a request's grammar does not allow are taken out of the answers, so that
+none of them takes a place in a tree. Knows nothing of targets and verifiers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from draftwood.engine.legal import legal_answer, widened
 from draftwood.protocols import (
     FREE,
     Answer,
     Bid,
     Branches,
+    Constraint,
     Continue,
     Drafter,
     Expand,
@@ -67,6 +70,7 @@ def draft(
     states: Sequence[Any],
     price: Callable[[Sequence[Bid]], Price] = free,
     levels: Levels = every,
+    constraints: Sequence[Constraint | None] = (),
 ) -> list[Drafted]:
     """One tree per slot.
 
@@ -78,18 +82,25 @@ def draft(
         states: the policy's state of each sequence.
         price: answers the bids of all sequences.
         levels: decides on a source, and answers the bids for a level of it.
+        constraints: what the grammar of each sequence allows; empty: none has one.
     """
     trees: list[TokenTree | None] = [None] * len(slots)
     errors: dict[int, Exception] = {}
     growers = [policy.grow(growth, state) for growth, state in zip(growths, states, strict=True)]
-    answers: dict[int, Answer | None] = dict.fromkeys(range(len(slots)))
+    answers: dict[int, Answer | Exception | None] = dict.fromkeys(range(len(slots)))
+    limits = {i: each for i, each in enumerate(constraints) if each is not None}
     queries: dict[int, Query] = {}
     bids: dict[int, Bid] = {}
     sources = policy.sources
+    if limits:
+        sources = (*policy.grammar_sources, *sources)
     while answers:
         for i, answer in answers.items():
             try:
-                queries[i] = growers[i].send(answer)
+                if isinstance(answer, Exception):
+                    queries[i] = growers[i].throw(answer)
+                else:
+                    queries[i] = growers[i].send(answer)
             except StopIteration as finished:
                 queries.pop(i, None)
                 trees[i] = finished.value
@@ -99,7 +110,7 @@ def draft(
                 errors[i] = error
         answers = {}
         for source in sources:
-            answers = answers or _answer(drafters[source], source, slots, queries)
+            answers = answers or _answer(drafters[source], source, slots, queries, limits)
         asking = {i: query for i, query in queries.items() if isinstance(query, LevelBids)}
         if not answers and asking:
             answers = _decide(asking, sources, levels)
@@ -119,7 +130,7 @@ def _decide(
     asking: Mapping[int, LevelBids],
     sources: Sequence[str],
     levels: Levels,
-) -> dict[int, Answer | None]:
+) -> dict[int, Answer | Exception | None]:
     """Answers to those who bid for a level of the source that is decided on."""
     own = {
         source: {
@@ -132,13 +143,17 @@ def _decide(
 
 
 def _answer(
-    drafter: Drafter, source: str, slots: Sequence[int], queries: Mapping[int, Query]
-) -> dict[int, Answer | None]:
+    drafter: Drafter,
+    source: str,
+    slots: Sequence[int],
+    queries: Mapping[int, Query],
+    limits: Mapping[int, Constraint],
+) -> dict[int, Answer | Exception | None]:
     """Answers to all that wait for a source."""
     copies = [i for i, q in queries.items() if isinstance(q, Continue) and q.source == source]
     trees = {i: q for i, q in queries.items() if isinstance(q, Branches) and q.source == source}
     asked = {i: q for i, q in queries.items() if isinstance(q, Expand) and q.source == source}
-    answers: dict[int, Answer | None] = {}
+    answers: dict[int, Answer | Exception | None] = {}
     if copies:
         found = drafter.continuations([slots[i] for i in copies])
         answers.update(zip(copies, found, strict=True))
@@ -146,6 +161,12 @@ def _answer(
         paths = drafter.branches([slots[i] for i in trees], list(trees.values()))
         answers.update(zip(trees, paths, strict=True))
     if asked:
-        offered = drafter.expand([slots[i] for i in asked], list(asked.values()))
+        wide = [widened(query) if i in limits else query for i, query in asked.items()]
+        offered = drafter.expand([slots[i] for i in asked], wide)
         answers.update(zip(asked, offered, strict=True))
+    for i in limits.keys() & answers.keys():
+        try:
+            answers[i] = legal_answer(answers[i], queries[i], limits[i])
+        except Exception as error:  # noqa: BLE001 - the others go on
+            answers[i] = error
     return answers

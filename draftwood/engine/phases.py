@@ -20,9 +20,11 @@ from draftwood.engine.joining import ALONE, PIECE, JoiningRequest, shared_out
 from draftwood.engine.lockstep import Drafted, draft, every, free
 from draftwood.engine.request import Delta, FinishReason
 from draftwood.engine.sequence import RunningRequest
+from draftwood.methods import registry
 from draftwood.methods.recipe import Method
 from draftwood.protocols import (
     Built,
+    DrafterSpec,
     Host,
     Needs,
     Outcome,
@@ -56,8 +58,11 @@ class Phases:
         self._target = target
         self._policy = method.policy
         self._verifier = method.verifier
-        self._drafters = {n: spec.build(host) for n, spec in method.drafters.items()}
-        built = {n: Built(spec, self._drafters[n]) for n, spec in method.drafters.items()}
+        specs: dict[str, DrafterSpec] = dict(method.drafters)
+        for name in method.policy.grammar_sources:
+            specs[name] = registry.load("drafters", name)()
+        self._drafters = {n: spec.build(host) for n, spec in specs.items()}
+        built = {n: Built(spec, self._drafters[n]) for n, spec in specs.items()}
         self._tuner = method.policy.tuner(host, built)
         drafters = self._drafters.values()
         self._needs = reduce(or_, (d.needs for d in drafters), method.policy.needs)
@@ -93,10 +98,10 @@ class Phases:
         request, slot = sequence.request, sequence.slot
         # It follows a tree that is the prompt's last token alone.
         last = TreeBuilder(request.ids[-1]).build()
-        p = TreeDistributions(rows, last, sequence.sampler, sequence.history)
+        p = TreeDistributions(rows, last, sequence.sampler, sequence.history, sequence.mask(last))
         first = p.draw(ROOT, sequence.noise)
         ids = np.array(request.ids, dtype=np.int64)
-        begun = Prefill(ids, first, rows, request.namespace)
+        begun = Prefill(ids, first, rows, request.namespace, sequence.constraint)
         if sequence.rows is not None:
             sequence.rows.begin(rows)
         for drafter, share in self._shares:
@@ -122,7 +127,10 @@ class Phases:
         growths = [s.growth(self._policy.budget, f) for s, f in zip(live, forecasts, strict=True)]
         states = [s.state for s in live]
         price, levels = (free, every) if tuner is None else (tuner.price, tuner.levels)
-        drafted = draft(self._policy, self._drafters, batch.slots, growths, states, price, levels)
+        constraints = [s.constraint for s in live]
+        drafted = draft(
+            self._policy, self._drafters, batch.slots, growths, states, price, levels, constraints
+        )
         for s, found in zip(live, drafted, strict=True):
             if found.error is not None:
                 batch.failures[s.number] = found.error
@@ -138,7 +146,7 @@ class Phases:
         ahead = DrawsAhead()
         if self.beside:
             for s, tree in zip(batch.live, trees, strict=True):
-                ahead.add(tree, s.sampler, s.history, s.noise)
+                ahead.add(tree, s.sampler, s.history, s.noise, s.mask(tree))
         submitted = self._target.submit(batch.slots, trees, self._needs, ahead.numbers)
         return partial(submitted.rows, ahead.draw(submitted) if ahead.any else ())
 
@@ -239,8 +247,9 @@ class Phases:
                 releases.callback(drafter.release, slot)
 
     def _case(self, sequence: RunningRequest, tree: TokenTree, rows: TargetOutput) -> Verification:
-        p = TreeDistributions(rows, tree, sequence.sampler, sequence.history)
-        q = TreeProposals(self._drafters, sequence.slot, tree)
+        mask = sequence.mask(tree)
+        p = TreeDistributions(rows, tree, sequence.sampler, sequence.history, mask)
+        q = TreeProposals(self._drafters, sequence.slot, tree, mask)
         return Verification(tree, p, q, sequence.noise)
 
     def _backlogs(self, slot: int) -> dict[str, int]:

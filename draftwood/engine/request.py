@@ -10,6 +10,7 @@ import torch
 from draftwood.engine.logprobs import TokenLogprob
 from draftwood.engine.stats import StepStats, Tally
 from draftwood.errors import DraftwoodError, RequestFailed, integer, integers
+from draftwood.grammars.grammar import Grammar
 from draftwood.protocols import Outcome, Prefill, TargetInfo
 from draftwood.sampling.sampler import Sampler, SamplingParams
 
@@ -38,6 +39,7 @@ class Request:
         logprobs: likeliest tokens whose log probabilities are reported at each place, beside that
             of the committed token; 0: of that token alone, None: of none.
         speculate: whether tokens are drafted; if not, each step commits one token.
+        grammar: that the text must have (needs a tokenizer); None: any text.
     """
 
     prompt: Sequence[int] | str
@@ -51,6 +53,7 @@ class Request:
     namespace: str = ""
     logprobs: int | None = None
     speculate: bool = True
+    grammar: Grammar | None = None
 
     @property
     def ids(self) -> Sequence[int]:

@@ -16,11 +16,12 @@ from draftwood.engine.request import Completion, Delta, FinishReason, Request, f
 from draftwood.engine.stats import Tally
 from draftwood.engine.stop import StopMatcher
 from draftwood.engine.token_rows import TokenRows
-from draftwood.protocols import Growth, RequestLoad
+from draftwood.protocols import Constraint, Growth, RequestLoad
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import Sampler
-from draftwood.tree import ROOT
+from draftwood.sampling.tree_mask import TreeMask
+from draftwood.tree import ROOT, TokenTree
 
 _PACE = 0.125
 """Weight of the newest step in the moving average of committed tokens a step."""
@@ -52,10 +53,16 @@ class RunningRequest:
         request: what was asked for.
         limit: most tokens to generate, the context's end included.
         tokenizer: makes text of tokens; without one there is none.
+        constraint: what the request's grammar allows; None without one.
     """
 
     def __init__(
-        self, number: int, request: Request, limit: int, tokenizer: PreTrainedTokenizerBase | None
+        self,
+        number: int,
+        request: Request,
+        limit: int,
+        tokenizer: PreTrainedTokenizerBase | None,
+        constraint: Constraint | None = None,
     ) -> None:
         self.number = number
         self.request = request
@@ -63,6 +70,8 @@ class RunningRequest:
         self.slot = -1
         self.rows: TokenRows | None = None
         self.state: Any = None
+        self.constraint = constraint
+        self._mask: TreeMask | None = None
         self.tokens: list[int] = []
         given = request.sampler
         self.sampler = given.fresh() if given else Sampler(request.sampling, len(request.ids))
@@ -80,7 +89,22 @@ class RunningRequest:
     def load(self, backlogs: Mapping[str, int]) -> RequestLoad:
         """The request as the next step finds it, with the tokens that each drafter has not read."""
         left = self.limit - len(self.tokens)
-        return RequestLoad(len(self.history), left, self.pace, self.sampler.temperature, backlogs)
+        return RequestLoad(
+            len(self.history),
+            left,
+            self.pace,
+            self.sampler.temperature,
+            backlogs,
+            constrained=self.constraint is not None,
+        )
+
+    def mask(self, tree: TokenTree) -> TreeMask | None:
+        """What the grammar allows after the nodes of a tree; the same object for the same tree."""
+        if self.constraint is None:
+            return None
+        if self._mask is None or self._mask.tree is not tree:
+            self._mask = TreeMask(self.constraint, tree)
+        return self._mask
 
     def growth(self, budget: int, forecast: Any = None) -> Growth:
         """The policy's view of the next step; the step's random numbers begin here."""
@@ -93,6 +117,7 @@ class RunningRequest:
             temperature=self.sampler.temperature,
             noise=self.noise,
             forecast=forecast,
+            constrained=self.constraint is not None,
         )
 
     def take(self, tokens: Sequence[int], path: Sequence[int], logits: torch.Tensor) -> Taken:
@@ -119,6 +144,8 @@ class RunningRequest:
                     reason = reason if self.matcher.matched is None else "stop"
                 if reason:
                     break
+            if self.constraint is not None and reason is None:
+                self.constraint.advance(taken)
             logprobs = self._logprobs(taken, path, logits)
         except Exception:
             self._drop(len(taken))

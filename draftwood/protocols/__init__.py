@@ -5,6 +5,7 @@ whole tree in one forward pass, a *verifier* decides which path is accepted. Eve
 package either implements one of these or drives them.
 """
 
+from draftwood.protocols.constraint import Constraint
 from draftwood.protocols.drafter import (
     Branches,
     Built,
@@ -80,6 +81,7 @@ __all__ = [
     "Built",
     "Candidates",
     "Computed",
+    "Constraint",
     "Continuation",
     "Continue",
     "Distributions",

@@ -121,6 +121,7 @@ class Growth:
         noise: for the queries of a policy that samples.
         forecast: the frozen snapshot that the policy's tuner made for this step; None without a
             tuner.
+        constrained: whether the request has a grammar.
     """
 
     anchor: int
@@ -129,6 +130,7 @@ class Growth:
     temperature: float = 0.0
     noise: DraftNoise | None = None
     forecast: Any = None
+    constrained: bool = False
 
 
 Grower: TypeAlias = Generator[Query, Any, TokenTree]
@@ -168,6 +170,14 @@ class Policy(Part, ABC):
         """
         names = (getattr(self, name) for name in _source_fields(type(self)))
         return tuple(name for name in names if name)
+
+    @property
+    def grammar_sources(self) -> tuple[str, ...]:
+        """Registered drafters that it queries as well, by their names, where there is a grammar.
+
+        They are built with their default settings. None by default.
+        """
+        return ()
 
     @property
     def own_sources(self) -> tuple[str, ...]:

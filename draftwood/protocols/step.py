@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.protocols.constraint import Constraint
 from draftwood.protocols.target import TargetOutput
 from draftwood.tree import TokenTree
 
@@ -31,12 +32,15 @@ class Prefill:
         first: the first generated token, which is the first tree's root.
         rows: the target output (all positions only if some drafter needs them).
         namespace: whose text this is; text of others must not be drafted from.
+        constraint: what the request's grammar allows, at the beginning of the text; it moves on
+            with the committed tokens. None without a grammar.
     """
 
     prompt: NDArray[np.int64]
     first: int
     rows: TargetOutput
     namespace: str = ""
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +69,7 @@ class RequestLoad(NamedTuple):
         pace: committed tokens a step, moving average.
         temperature: of its sampling; 0: greedy.
         backlogs: tokens that a drafter's model must read before it drafts, by source.
+        constrained: whether it has a grammar.
     """
 
     cached: int
@@ -72,6 +77,7 @@ class RequestLoad(NamedTuple):
     pace: float
     temperature: float
     backlogs: Mapping[str, int] = MappingProxyType({})
+    constrained: bool = False
 
 
 @dataclass(frozen=True)

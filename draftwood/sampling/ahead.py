@@ -19,6 +19,7 @@ from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.philox import signed
 from draftwood.sampling.sampler import Sampler
+from draftwood.sampling.tree_mask import TreeMask
 from draftwood.tree import TokenTree
 
 
@@ -32,6 +33,7 @@ class _Request:
         sampler: the request's.
         levels: the nodes of each depth; depths have no gaps.
         tokens: length of its history; 0 if the sampler does not read it.
+        mask: the tokens that its grammar allows.
     """
 
     index: int
@@ -39,6 +41,7 @@ class _Request:
     sampler: Sampler
     levels: list[NDArray[np.int64]]
     tokens: int
+    mask: TreeMask | None
 
 
 class DrawsAhead:
@@ -49,7 +52,14 @@ class DrawsAhead:
         self._requests: list[_Request] = []
         self._count = 0
 
-    def add(self, tree: TokenTree, sampler: Sampler, history: History, noise: RequestNoise) -> None:
+    def add(
+        self,
+        tree: TokenTree,
+        sampler: Sampler,
+        history: History,
+        noise: RequestNoise,
+        mask: TreeMask | None = None,
+    ) -> None:
         """Add the next request of the batch.
 
         It is left to the verifier if the argmax of its logits is its next token, or if a processor
@@ -57,12 +67,12 @@ class DrawsAhead:
         """
         index = self._count
         self._count += 1
-        if sampler.plain or not sampler.by_rows:
+        if (sampler.plain and mask is None) or not sampler.by_rows:
             return
         depths = tree.depths
         levels = [np.flatnonzero(depths == depth) for depth in range(int(depths.max()) + 1)]
         tokens = len(history) if sampler.reads_history else 0
-        self._requests.append(_Request(index, tree, sampler, levels, tokens))
+        self._requests.append(_Request(index, tree, sampler, levels, tokens, mask))
         parts = self._parts
         if sampler.do_sample:
             seeds, positions = zip(*(noise.address(d) for d in range(len(levels))), strict=True)
@@ -135,6 +145,8 @@ class _Taken:
 def _scores(request: _Request, logits: torch.Tensor, taken: _Taken) -> torch.Tensor:
     """Processed scores ``[n, V]`` after each node."""
     sampler = request.sampler
+    if request.mask is not None:
+        logits = request.mask.masked(logits, range(len(request.tree)), -torch.inf)
     if not request.tokens:
         return sampler.scores(taken.next(0)[None], logits)
     history = taken.next(request.tokens)

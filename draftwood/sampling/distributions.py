@@ -17,6 +17,7 @@ from draftwood.sampling.history import History
 from draftwood.sampling.kernel import draw_with_kernel, kernel_for
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import Sampler
+from draftwood.sampling.tree_mask import TreeMask
 from draftwood.tree import TokenTree
 
 
@@ -32,6 +33,7 @@ class TreeDistributions:
         sampler: the request's.
         history: prompt and committed tokens, the root included. It must not grow while this object
             is in use.
+        mask: the tokens that the request's grammar allows; None without one.
     """
 
     __slots__ = (
@@ -41,14 +43,21 @@ class TreeDistributions:
         "_ids",
         "_length",
         "_logits",
+        "_mask",
         "_sampler",
         "_scored",
         "_tree",
     )
 
     def __init__(
-        self, rows: TargetOutput, tree: TokenTree, sampler: Sampler, history: History
+        self,
+        rows: TargetOutput,
+        tree: TokenTree,
+        sampler: Sampler,
+        history: History,
+        mask: TreeMask | None = None,
     ) -> None:
+        self._mask = mask
         self._logits = rows.logits
         # After a prefill the argmax may cover the whole prompt, the logits the last position only.
         self._argmax = rows.argmax[len(rows.argmax) - rows.logits.shape[0] :]
@@ -73,7 +82,7 @@ class TreeDistributions:
         Raises:
             DraftwoodError: the processors left no token to choose, or the row holds a NaN.
         """
-        if self._sampler.plain:
+        if self._plain:
             return self._plain_argmax(node)
         if self._drawn is not None:
             return self._checked(node, int(self._drawn[node]))
@@ -103,7 +112,7 @@ class TreeDistributions:
             DraftwoodError: the processors left no token to choose, or a row holds a NaN.
         """
         if not self._sampler.do_sample:
-            best = map(self._plain_argmax if self._sampler.plain else self._argmax_of, nodes)
+            best = map(self._plain_argmax if self._plain else self._argmax_of, nodes)
             p = torch.zeros((len(nodes), self._logits.shape[1]), device=self._logits.device)
             p[range(len(nodes)), list(best)] = 1
             return p
@@ -117,6 +126,10 @@ class TreeDistributions:
         for node, first in zip(nodes, p[:, 0].tolist(), strict=True):
             if math.isnan(first):
                 raise self._no_token_error(node)
+
+    @property
+    def _plain(self) -> bool:
+        return self._sampler.plain and self._mask is None
 
     def _plain_argmax(self, node: int) -> int:
         return self._checked(node, int(self._argmax[node]))
@@ -136,11 +149,14 @@ class TreeDistributions:
 
     def _no_token_error(self, node: int) -> DraftwoodError:
         position = self._length + int(self._tree.depths[node])
-        if bool(self._row(node).isnan().any()):
+        if bool(self._logits[node].isnan().any()):
             return DraftwoodError(
                 f"the model's logits are not numbers at position {position}: check its weights, "
                 "and load it in float32 or bfloat16 if it overflows float16"
             )
+        complaint = "" if self._mask is None else self._mask.complaint(node)
+        if complaint:
+            return DraftwoodError(f"no token can follow at position {position}: {complaint}")
         return DraftwoodError(
             f"no token can follow at position {position}: its scores are all -inf or not numbers; "
             "ban fewer tokens or check the logits processors"
@@ -150,7 +166,7 @@ class TreeDistributions:
         """Scores ``[V]`` before the sampler's filters; raw logits if nothing else is applied."""
         self._check_history()
         if self._sampler.only_filters:
-            return self._logits[node]
+            return self._row(node)[0]
         input_ids = self._history.view(self._tree.path_tokens(node))
         return self._sampler.unfiltered(input_ids, self._row(node))[0]
 
@@ -166,7 +182,7 @@ class TreeDistributions:
             rows = self._row(nodes[0])
         else:
             [places] = uploaded([np.array(nodes)], self._logits.device)
-            rows = self._logits.index_select(0, places)
+            rows = self._masked(self._logits.index_select(0, places), nodes)
         return self._sampler.scores(self._ids, rows)
 
     def _path_scores(self, node: int) -> torch.Tensor:
@@ -179,7 +195,10 @@ class TreeDistributions:
         return self._sampler.scores(input_ids, self._row(node))
 
     def _row(self, node: int) -> torch.Tensor:
-        return self._logits[node : node + 1]
+        return self._masked(self._logits[node : node + 1], [node])
+
+    def _masked(self, rows: torch.Tensor, nodes: Sequence[int]) -> torch.Tensor:
+        return rows if self._mask is None else self._mask.masked(rows, nodes, -math.inf)
 
 
 class TreeProposals:
@@ -191,17 +210,34 @@ class TreeProposals:
         drafters: by source name.
         slot: the request's.
         tree: the drafted tree.
+        mask: the tokens that the request's grammar allows. Children that it does not are dropped
+            from a drawing, so that the rest was drawn from q over the legal tokens.
     """
 
-    __slots__ = ("_drafters", "_slot", "_tree")
+    __slots__ = ("_drafters", "_mask", "_slot", "_tree")
 
-    def __init__(self, drafters: Mapping[str, Drafter], slot: int, tree: TokenTree) -> None:
+    def __init__(
+        self,
+        drafters: Mapping[str, Drafter],
+        slot: int,
+        tree: TokenTree,
+        mask: TreeMask | None = None,
+    ) -> None:
         self._drafters = drafters
         self._slot = slot
         self._tree = tree
+        self._mask = mask
 
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
         """q as float32 ``[n, V]`` on the target's device; earlier siblings are not removed."""
+        q = self._drawn_from(nodes)
+        if self._mask is None:
+            return q
+        parents = [int(self._tree.parents[node]) for node in nodes]
+        legal = self._mask.masked(q, parents, 0.0)
+        return legal / legal.sum(dim=-1, keepdim=True)
+
+    def _drawn_from(self, nodes: Sequence[int]) -> torch.Tensor:
         if len(nodes) == 1:
             [node] = nodes
             handle = int(self._tree.q_rows[node])

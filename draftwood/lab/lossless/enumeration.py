@@ -187,8 +187,7 @@ class StepEnumeration:
         """
         trees = self._trees(most)
         drafted = [
-            DraftedTree(tree, self._distributions(tree), TreeProposals(self._drafters, 0, tree))
-            for tree, _ in trees
+            DraftedTree(tree, self._distributions(tree), self._proposals(tree)) for tree, _ in trees
         ]
         endings = tuple(
             Ending(tree, verdict, probability * weight)
@@ -243,6 +242,9 @@ class StepEnumeration:
         return CannedDistributions(
             self._scene.p, tree, self._start.context, self._dtype, greedy=greedy
         )
+
+    def _proposals(self, tree: TokenTree) -> Proposals:
+        return TreeProposals(self._drafters, 0, tree)
 
     def _check(self, tree: TokenTree) -> None:
         most, deepest = min(self._size.budget, self._policy.budget), self._size.room

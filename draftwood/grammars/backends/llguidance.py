@@ -1,0 +1,189 @@
+"""llguidance, the default library: JSON schemas, regular expressions, Lark grammars and GBNF.
+
+Where a text is forced, its masks allow one token: the one with which the tokenizer would go on
+itself. What it says of single tokens does not have that restriction, so it is made here.
+
+It compiles lazily, so a grammar that is too large may show as such only while it is matched. Its
+limits of size and of work for each token are the library's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
+
+from draftwood.errors import DraftwoodError, first_line, need
+from draftwood.grammars.grammar import Grammar, wrong
+from draftwood.grammars.matcher import words
+
+_KEPT = 64
+"""Most compiled grammars that are kept for each tokenizer."""
+
+_FIXED_SPACES = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
+
+
+def compiler(tokenizer: PreTrainedTokenizerBase, size: int) -> LlguidanceCompiler:
+    """A compiler for a tokenizer and a model with so many rows of logits.
+
+    Raises:
+        DraftwoodError: llguidance is not installed, or cannot read the tokenizer.
+    """
+    library = need("llguidance.hf", "grammar")
+    try:
+        # Rows beyond the tokenizer's tokens have no text, so no grammar allows them.
+        vocabulary = library.from_tokenizer(tokenizer, n_vocab=max(size, len(tokenizer)))
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise DraftwoodError(
+            f"llguidance cannot read this tokenizer ({first_line(error)}): give the grammar "
+            "backend='xgrammar', or leave it out"
+        ) from error
+    return LlguidanceCompiler(vocabulary, size)
+
+
+def check(grammar: Grammar) -> None:
+    """Check a grammar before a tokenizer is at hand.
+
+    Raises:
+        DraftwoodError: it is wrong, or llguidance is not installed.
+    """
+    library = need("llguidance", "grammar")
+    failed, said = library.LLMatcher.validate_grammar_with_warnings(_text(library, grammar))
+    if failed:
+        raise wrong(grammar, said[0])
+
+
+class LlguidanceCompiler:
+    """Implements :class:`draftwood.grammars.matcher.Compiler`.
+
+    Args:
+        vocabulary: an ``LLTokenizer``.
+        size: the model's rows of logits.
+    """
+
+    def __init__(self, vocabulary: Any, size: int) -> None:
+        self._vocabulary = vocabulary
+        self._size = size
+        self._compiled: Callable[[Grammar], Any] = lru_cache(_KEPT)(self._compile)
+
+    def start(self, grammar: Grammar) -> LlguidanceMatcher:
+        """See :class:`draftwood.grammars.matcher.Compiler`."""
+        ends = self._vocabulary.eos_tokens
+        return LlguidanceMatcher(self._compiled(grammar).deep_copy(), ends, self._size)
+
+    def _compile(self, grammar: Grammar) -> Any:
+        library = need("llguidance", "grammar")
+        found = library.LLMatcher(self._vocabulary, _text(library, grammar), log_level=0)
+        if found.is_error():
+            raise wrong(grammar, _said(found))
+        return found
+
+
+class LlguidanceMatcher:
+    """Implements :class:`draftwood.grammars.matcher.Matcher`.
+
+    Args:
+        matcher: an ``LLMatcher``.
+        ends: tokens that the library lets end a text.
+        size: the model's rows of logits.
+    """
+
+    def __init__(self, matcher: Any, ends: Sequence[int], size: int) -> None:
+        self._matcher = matcher
+        self._ends = [end for end in ends if end < size]
+        self._size = size
+
+    @property
+    def accepting(self) -> bool:
+        """See :class:`draftwood.grammars.matcher.Matcher`."""
+        return bool(self._matcher.is_accepting())
+
+    @property
+    def complete(self) -> bool:
+        """See :class:`draftwood.grammars.matcher.Matcher`."""
+        return bool(self._matcher.is_stopped()) and not self._matcher.is_error()
+
+    @property
+    def error(self) -> str:
+        """See :class:`draftwood.grammars.matcher.Matcher`."""
+        return _said(self._matcher) if self._matcher.is_error() else ""
+
+    def accept(self, tokens: Sequence[int]) -> int:
+        """See :class:`draftwood.grammars.matcher.Matcher`."""
+        taken = 0
+        while taken < len(tokens):
+            forced = self.forced()
+            count = _common(forced, tokens[taken:]) if forced else 1
+            count = int(self._matcher.try_consume_tokens(list(tokens[taken : taken + count])))
+            taken += count
+            if not count:
+                break
+        return taken
+
+    def rollback(self, count: int) -> None:
+        """See :class:`draftwood.grammars.matcher.Matcher`."""
+        if count:
+            self._matcher.rollback(count)
+
+    def bits(self) -> NDArray[np.int64]:
+        """See :class:`draftwood.grammars.matcher.Matcher`."""
+        found = np.zeros(words(self._size), dtype=np.int64)
+        if not self._matcher.is_error():
+            own = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+            found.view(np.uint8)[: len(own)] = own[: found.nbytes]
+        for end in self._ends:
+            found.view(np.uint8)[end // 8] &= ~(1 << end % 8) & 0xFF
+        return found
+
+    def allows(self, tokens: Sequence[int]) -> list[bool]:
+        """See :class:`draftwood.grammars.matcher.Matcher`."""
+        if forced := self.forced():
+            return [token == forced[0] for token in tokens]
+        valid = self._matcher.validate_tokens
+        return [token not in self._ends and valid([token]) == 1 for token in tokens]
+
+    def forced(self) -> list[int]:
+        """See :class:`draftwood.grammars.matcher.Matcher`."""
+        if self._matcher.is_error() or not self._matcher.compute_ff_bytes():
+            return []  # the bytes are at hand, the tokens take a hundred times as long
+        return list(self._matcher.compute_ff_tokens())
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _said(matcher: Any) -> str:
+    """The message of an error, without the state of the parser behind it."""
+    return str(matcher.get_error()).partition("<state>")[0].strip() or "it is in error"
+
+
+def _text(library: Any, grammar: Grammar) -> str:
+    """The grammar in llguidance's own terms."""
+    try:
+        return str(_FORMS[grammar.kind](library, grammar))
+    except (ValueError, TypeError) as error:
+        raise wrong(grammar, str(error)) from error
+
+
+def _json(library: Any, grammar: Grammar) -> Any:
+    schema = grammar.text or json.dumps({"type": "object"})
+    spaces = _FIXED_SPACES if grammar.fixed_spaces else None
+    return library.LLMatcher.grammar_from_json_schema(schema, overrides=spaces)
+
+
+_FORMS: Mapping[str, Callable[[Any, Grammar], Any]] = {
+    "json_object": _json,
+    "json_schema": _json,
+    "regex": lambda library, grammar: library.grammar_from("regex", grammar.text),
+    "choice": lambda library, grammar: library.grammar_from("choice", grammar.text),
+    "lark": lambda library, grammar: library.grammar_from("lark", grammar.text),
+    "ebnf": lambda library, grammar: library.grammar_from("gbnf", grammar.text),
+}

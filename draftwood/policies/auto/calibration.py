@@ -160,11 +160,8 @@ class Counts:
         self._offered, self._taken = total * scale + _START[0], hits * scale + _START[1]
         self._acceptance: AcceptanceTable | None = None
         self._offsets = Offsets((), half_life)
-        if further:
-            known = self.acceptance
-            first = [found or begin(each, known.odds_of, known.common) for each, found in further]
-            self._offsets = Offsets(first, half_life)
-            self._acceptance = None
+        for each, learnt in further:
+            self.extend(each, learnt)
 
     @property
     def acceptance(self) -> AcceptanceTable:
@@ -197,6 +194,12 @@ class Counts:
                     counts[row, 1] += weight
         self._offered += weight * len(codes)
         self._taken += weight * sum(taken)
+
+    def extend(self, source: Source, learnt: Learnt | None = None) -> None:
+        """Add a further source, with what is known of its offsets, if anything is."""
+        known = self.acceptance
+        self._offsets.extend(learnt or begin(source, known.odds_of, known.common))
+        self._acceptance = None
 
     def fade(self) -> None:
         """Decay all counts by one step."""
@@ -267,6 +270,12 @@ class Calibration:
             further = [(each, known.get(each)) for each in self.sources[len(SOURCES) :]]
             self._counts[name] = Counts(self._prior.get(name, {}), self._half_life, further)
         return self._counts[name]
+
+    def extend(self, source: Source) -> None:
+        """Add a further source; candidates that it was not asked about need no code of it."""
+        self.sources = (*self.sources, source)
+        for name, counts in self._counts.items():
+            counts.extend(source, self._learnt.get(name, {}).get(source))
 
     def totals(self) -> dict[str, Prior]:
         """Offered and taken candidates by band and bucket, as they count now."""

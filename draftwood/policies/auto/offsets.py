@@ -50,14 +50,17 @@ def place_of(codes: Codes, position: int) -> int:
 
 @dataclass(frozen=True)
 class OffsetTable:
-    """The offsets as of some time, frozen; a tuple for each further source."""
+    """The offsets as of some time, frozen; a tuple for each further source.
+
+    A candidate may have codes of the first ones only.
+    """
 
     values: tuple[tuple[float, ...], ...]
 
     def shifted(self, codes: Codes, probability: float) -> float:
         """A probability from the counts alone, with what the further sources say."""
         total = 0.0
-        for position, own in enumerate(self.values, len(SOURCES)):
+        for position, own in zip(range(len(SOURCES), len(codes)), self.values, strict=False):
             if codes[position] != NOT_ASKED:
                 total += own[place_of(codes, position)]
         if not total or not 0.0 < probability < 1.0:
@@ -91,13 +94,19 @@ class Offsets:
     def observe(self, codes: Codes, probability: float, taken: bool) -> None:
         """Learn from a candidate that was predicted with a probability."""
         error, curvature = taken - probability, probability * (1.0 - probability)
-        for position, values in enumerate(self._values, len(SOURCES)):
+        for position, values in zip(range(len(SOURCES), len(codes)), self._values, strict=False):
             if codes[position] != NOT_ASKED:
                 place = place_of(codes, position)
                 known = self._curvatures[position - len(SOURCES)]
                 known[place] += curvature
                 moved = values[place] + error / (_TRUST + known[place])
                 values[place] = min(max(moved, -_BOUND), _BOUND)
+
+    def extend(self, learnt: Learnt) -> None:
+        """Add a further source, with what it begins with."""
+        values, curvatures = learnt
+        self._values.append(list(values))
+        self._curvatures.append(list(curvatures))
 
     def fade(self) -> None:
         """Let what was learnt lose weight by one step."""

@@ -78,6 +78,9 @@ _REACH = 0.15
 """Probability that one of some nodes is reached below which a table is not asked: a look-up takes
 time as well."""
 
+_FORCED = "forced"
+"""The drafter that says what a grammar forces."""
+
 _POOL = 4
 """Most candidates of a step, over the most that are drafted."""
 
@@ -137,6 +140,11 @@ class Auto(Policy):
         """The copying source, the table, further ones, and those with a model."""
         return (self.chain, self.table, *self.also, *self.neural)
 
+    @property
+    def grammar_sources(self) -> tuple[str, ...]:
+        """What the grammar forces, unless that is a further source anyway."""
+        return () if _FORCED in self.sources else (_FORCED,)
+
     @cached_property
     def _unknown(self) -> tuple[Source, ...]:
         """The sources in the order of a candidate's codes, where no drafter is known."""
@@ -181,7 +189,13 @@ class Auto(Policy):
         else:
             calibration = Calibration(sources=sources)
         neural = {name: drafters[name].drafter.at_once for name in self.neural}
-        return AutoTuner(calibration, recall_or_measure(host, drafters), neural)
+        forced = [drafters[name].spec for name in self.grammar_sources if name in drafters]
+        return AutoTuner(
+            calibration,
+            recall_or_measure(host, drafters),
+            neural,
+            forced=Source(_FORCED, forced[0].evidence) if forced else None,
+        )
 
     def described(self, drafters: Mapping[str, DrafterSpec]) -> tuple[Source, ...]:
         """The sources in the order of a candidate's codes, by what the further drafters declare."""
@@ -198,6 +212,8 @@ class Auto(Policy):
         if floor > 1.0:
             return TreeBuilder(growth.anchor).build("plain")
         sources = forecast.sources or self._unknown
+        if growth.constrained and not forecast.sources:
+            sources += tuple(Source(name, UNKNOWN) for name in self.grammar_sources)
         given = (growth.anchor, forecast.acceptance, floor, _POOL * budget, sources)
         draw = _DRAWS[self.layout] if growth.temperature > 0.0 else Draw.ONE_HOT
         sampled = SampledPool(*given) if self.neural and draw in SAMPLED else None

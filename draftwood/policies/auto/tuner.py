@@ -24,6 +24,7 @@ from types import MappingProxyType
 
 from draftwood.costs.live import LiveCosts
 from draftwood.policies.auto.calibration import BANDS, Calibration, Counts, band
+from draftwood.policies.auto.features import Source
 from draftwood.policies.auto.forecast import DraftForecast, Forecast
 from draftwood.policies.auto.levels import best_level
 from draftwood.policies.auto.rates import DecayedRatio, token_weights
@@ -85,6 +86,7 @@ class AutoTuner(Tuner):
         calibration: predicts acceptance, and learns.
         costs: of a step; learn as well.
         neural: names of the neural drafters; of each, whether one forward serves a whole step.
+        forced: a further source of requests with a grammar; it is added with the first of them.
     """
 
     def __init__(
@@ -92,8 +94,12 @@ class AutoTuner(Tuner):
         calibration: Calibration,
         costs: LiveCosts,
         neural: Mapping[str, bool] = MappingProxyType({}),
+        *,
+        forced: Source | None = None,
     ) -> None:
         self.calibration = calibration
+        self._common = calibration.sources
+        self._forced = forced
         self.costs = costs
         self._neural = neural
         self._drafter_gains = {
@@ -119,6 +125,9 @@ class AutoTuner(Tuner):
         self._plain = self._seconds(0)
         alone = self._now.step(1, self._context // self.batch, 1) / self._plain
         self._steps += 1
+        if self._forced is not None and any(load.constrained for load in loads):
+            self.calibration.extend(self._forced)
+            self._forced = None
         net_gain = self.batch * self._net_gain.value
         lost = self.rate * self.costs.search(self.batch)
         self._searches = self._steps % _SELDOM == 0 or net_gain >= lost
@@ -140,7 +149,7 @@ class AutoTuner(Tuner):
                     )
                     for source, gain in self._drafter_gains[name].items()
                 },
-                sources=self.calibration.sources,
+                sources=self.calibration.sources if load.constrained else self._common,
             )
             for load, counts, name, weight in zip(
                 loads, self._counts, self._bands, weights, strict=True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from draftwood.cli._grammar import grammar_options
 from draftwood.cli._method_flags import MethodCommand, method_of, method_option, method_options
 from draftwood.cli._options import (
     ModelOptions,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from draftwood.engine.engine import Engine
     from draftwood.engine.request import Completion, Delta, Request
     from draftwood.engine.stats import StepStats
+    from draftwood.grammars.grammar import Grammar
     from draftwood.methods.recipe import Method
 
 _EXAMPLES = """\b
@@ -34,6 +36,7 @@ Examples:
   draftwood generate "Tell me about foxes." --model smollm2 --chat
   draftwood generate "Once upon a time" --model PATH_OR_HUB_ID --temperature 0.8
   draftwood generate "def add(" --model BIG --draft SMALL
+  draftwood generate "A record as JSON: " --json-schema record.json
   draftwood generate --file prompt.txt --method goose --budget 16 --json
 """
 
@@ -53,6 +56,7 @@ Examples:
 @method_option
 @method_options
 @sampling_options
+@grammar_options
 @click.pass_context
 def generate(
     ctx: click.Context,
@@ -67,6 +71,7 @@ def generate(
     explained: bool,
     model: ModelOptions,
     sampling: SamplingParams,
+    grammar: Grammar | None,
 ) -> int | None:
     """Continue PROMPT and stream the text.
 
@@ -95,6 +100,7 @@ def generate(
         sampling=sampling,
         eos=loaded.eos,
         stop=stop,
+        grammar=grammar,
     )
     engine = Engine(attach(loaded.model), chosen, loaded.tokenizer)
     if engine.note:

@@ -25,6 +25,7 @@ from draftwood import methods
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Completion, Delta, Finished, Request
 from draftwood.errors import DraftwoodError
+from draftwood.grammars.grammar import Grammar
 from draftwood.integrations.transformers.attachment import attachment_of
 from draftwood.integrations.transformers.call import GenerateCall, Generated
 from draftwood.integrations.transformers.calling_frame import TokenizerSignature, withheld_from
@@ -74,6 +75,7 @@ class CustomGenerate:
         on_finish: OnFinish | None = None,
         tokenizer: PreTrainedTokenizerBase | None = None,
         prefix_cache: int | str | None = None,
+        grammar: Grammar | None = None,
         **model_kwargs: Any,
     ) -> Generated:
         """Decode for ``generate``, which passes ``on_tokens``, ``on_finish`` and the rest on.
@@ -91,6 +93,7 @@ class CustomGenerate:
             tokenizer: decodes the text that ``on_tokens`` and ``on_finish`` get; without one the
                 text is empty.
             prefix_cache: see :func:`generate`.
+            grammar: that the text of every row must have; it needs the tokenizer.
             model_kwargs: the arguments that ``generate`` prepared for the model.
 
         Raises:
@@ -107,6 +110,7 @@ class CustomGenerate:
                 logits_processor,
                 stopping_criteria,
                 generation_config,
+                grammar,
             )
 
             def report(delta: Delta) -> None:
@@ -181,6 +185,7 @@ def generate(
     on_tokens: OnTokens | None = None,
     on_finish: OnFinish | None = None,
     prefix_cache: int | str | None = None,
+    grammar: Grammar | None = None,
     **kwargs: Any,
 ) -> Generated:
     """``model.generate`` with a Draftwood method, for prompts in any form.
@@ -199,6 +204,7 @@ def generate(
         prefix_cache: most bytes of finished texts whose keys and values are kept for later calls
             with the same method, or a text such as ``"1GB"``; None: none. A prompt that begins like
             one of them computes only what is new.
+        grammar: that every generated text must have; it needs the tokenizer.
         kwargs: further arguments of ``model.generate``.
 
     Returns:
@@ -227,6 +233,7 @@ def generate(
             on_tokens=on_tokens,
             on_finish=on_finish,
             prefix_cache=prefix_cache,
+            grammar=grammar,
         )
         return generated
     finally:

@@ -19,6 +19,7 @@ from transformers.generation.utils import GenerateDecoderOnlyOutput
 from draftwood.engine.detokenize import text_stream
 from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
+from draftwood.grammars.grammar import Grammar
 from draftwood.integrations.transformers.inputs import pad_token
 from draftwood.integrations.transformers.rows import (
     BatchRow,
@@ -47,6 +48,7 @@ class GenerateCall:
         processors: for the padded batch, in order.
         criteria: for the padded batch.
         config: with all defaults filled in.
+        grammar: that the text of every row must have.
 
     Raises:
         DraftwoodError: padding is not on the left, or a processor cannot be applied to drafts.
@@ -59,8 +61,10 @@ class GenerateCall:
         processors: Sequence[LogitsProcessor],
         criteria: StoppingCriteriaList,
         config: GenerationConfig,
+        grammar: Grammar | None = None,
     ) -> None:
         self._input_ids = input_ids
+        self._grammar = grammar
         self._criteria = criteria
         self._config = config
         self._stops = StopTracker(criteria)
@@ -109,6 +113,7 @@ class GenerateCall:
             sampler=self._samplers[row.index],
             should_stop=None if plain else should_stop,
             observer=recorder,
+            grammar=self._grammar,
         )
 
     def finish(

@@ -20,9 +20,11 @@ from transformers.generation.logits_process import (
 )
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Outcome, Prefill
+from draftwood.protocols import Constraint, Outcome, Prefill
 from draftwood.sampling.processors import may_keep_state
 from draftwood.sampling.sampler import Sampler
+from draftwood.sampling.tree_mask import TreeMask
+from draftwood.tree import ROOT, TreeBuilder
 
 # Processors of transformers that hold data for every row of the batch.
 _BATCH_SHAPED = (
@@ -188,20 +190,26 @@ class OutputRecorder:
         self._row = row
         self._sampler = sampler.fresh()
         self._ids = list(row.prompt)
+        self._constraint: Constraint | None = None
 
     def __call__(self, record: Prefill | Outcome) -> None:
         """Record the target's rows of the accepted nodes."""
         if isinstance(record, Prefill):
             nodes: tuple[int, ...] = (-1,)
             tokens: tuple[int, ...] = (record.first,)
+            self._constraint = record.constraint
+            tree = TreeBuilder(self._ids[-1]).build()
         else:
-            nodes, tokens = (0, *record.path), record.committed
+            nodes, tokens, tree = (0, *record.path), record.committed, record.tree
+        mask = None if self._constraint is None else TreeMask(self._constraint, tree)
         for node, token in zip(nodes, tokens, strict=True):
             row = record.rows.logits[node][None]
             ids = torch.tensor([self._ids], device=row.device)
             device = self._row.pads.device
             self._sampler.keep_path(ids)
             self.logits.append(row.to(device, torch.float32, copy=True))
+            if mask is not None:
+                row = mask.masked(row, [max(node, ROOT)], -torch.inf)
             self.scores.append(self._sampler.scores(ids, row).to(device))
             self._ids.append(token)
 

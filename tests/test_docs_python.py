@@ -1,4 +1,4 @@
-"""The Python of the README and of docs/python.md, transformers.md and memory.md runs as it stands.
+"""The Python of the README and of pages of docs runs as it stands.
 
 So do the commands of docs/memory.md.
 """
@@ -46,6 +46,13 @@ def printed() -> list[str]:
     """What the blocks of docs/python.md print, run one after the other."""
     names: dict[str, Any] = {}
     return [run(code, names) for code in blocks("docs/python.md")]
+
+
+def test_the_page_on_structured_output_runs() -> None:
+    pytest.importorskip("llguidance")
+    [code] = blocks("docs/structured.md")
+    found = json.loads(run(code, {}))
+    assert [*found] == ["name", "age"]
 
 
 def test_the_page_runs(printed: list[str]) -> None:

@@ -13,6 +13,7 @@ from draftwood.engine.request import Delta as Delta
 from draftwood.errors import DraftwoodError as DraftwoodError
 from draftwood.engine.engine import Engine as Engine
 from draftwood.engine.request import Finished as Finished
+from draftwood.grammars.grammar import Grammar as Grammar
 from draftwood.methods.recipe import Method as Method
 from draftwood.protocols.recipe import Recipe as Recipe
 from draftwood.engine.request import Request as Request
@@ -30,7 +31,7 @@ from draftwood.models import load as load
 from draftwood.methods import method as method
 
 __version__: str
-__all__ = ["Completion", "CustomGenerate", "Delta", "DraftwoodError", "Engine", "Finished", "Method", "Recipe", "Request", "SamplingParams", "Session", "Stepped", "TokenLogprob", "TokenTree", "attach", "custom_generate", "detach", "embedded", "generate", "load", "method"]
+__all__ = ["Completion", "CustomGenerate", "Delta", "DraftwoodError", "Engine", "Finished", "Grammar", "Method", "Recipe", "Request", "SamplingParams", "Session", "Stepped", "TokenLogprob", "TokenTree", "attach", "custom_generate", "detach", "embedded", "generate", "load", "method"]
 
 def ar(
     *,
@@ -80,13 +81,14 @@ def auto(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -161,11 +163,11 @@ def goose(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         max_depth: deepest branch, from its branching point (D).
@@ -225,11 +227,11 @@ def iso3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -280,11 +282,11 @@ def iso5(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         k: children of every node.
@@ -345,7 +347,8 @@ def ngram_trie(
 
     Args:
         trie: which drafter answers the source trie: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded.
         source: name of the source that copies a tree.
@@ -375,8 +378,8 @@ def pld(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -406,8 +409,8 @@ def rest(
 
     Args:
         datastore: which drafter answers the source datastore: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (n).
         delta: expected tokens that a level must add for another to follow.
@@ -437,8 +440,8 @@ def sam(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         chain: name of the source that copies.
@@ -468,8 +471,8 @@ def throughput_chain(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: longest chain to draft, in tokens.
         floor: shortest chain to draft, and the first (min_adaptive_k).
@@ -504,8 +507,8 @@ def tr(
 
     Args:
         adjacency: which drafter answers the source adjacency: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         verifier: accept rule: block, rejection, traversal, walk.
         budget: most nodes to draft, root excluded (80 at most).
         branches: name of the source that ranks.
@@ -537,7 +540,8 @@ def adaptive_chain(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -576,10 +580,11 @@ def block(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
-        context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
             trie.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -622,7 +627,8 @@ def dflash(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: DFlash, DFlash2 or DSpark drafter made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -682,10 +688,11 @@ def dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
-        context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
             trie.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -743,7 +750,8 @@ def eagle3(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -774,7 +782,8 @@ def fixed_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -820,10 +829,11 @@ def goose_eagle3(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -881,10 +891,11 @@ def goose_sampled(
 
     Args:
         context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
-            trie.
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -938,10 +949,11 @@ def greedy_order(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
-        context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
             trie.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -981,7 +993,8 @@ def medusa(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: Medusa heads made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1021,10 +1034,11 @@ def mixed(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
-        context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
             trie.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1064,7 +1078,8 @@ def mtp(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: checkpoint of the target that has its MTP layers: a directory, a hub id, or
             'target', the one that the target was loaded from.
@@ -1093,7 +1108,8 @@ def opt_tree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1125,7 +1141,8 @@ def pard(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: PARD draft model, with a pard_token: a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1159,7 +1176,8 @@ def peagle(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: P-EAGLE head made for this target: a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1201,10 +1219,11 @@ def rrsw(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
-        context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
             trie.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1246,7 +1265,8 @@ def sd(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1276,7 +1296,8 @@ def sequoia(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1316,10 +1337,11 @@ def specinfer(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
-        context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
             trie.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1374,10 +1396,11 @@ def talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
-        context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
             trie.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1431,10 +1454,11 @@ def traversal(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
-        context: which drafter answers the source context: adjacency, context, datastore,
-            dflash, eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
             trie.
+        context: which drafter answers the source context: adjacency, context, datastore,
+            dflash, eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle,
+            suffix, trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1497,7 +1521,8 @@ def traversal_dynatree(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.
@@ -1558,7 +1583,8 @@ def traversal_talon(
 
     Args:
         drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
-            eagle3, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix, trie.
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
         draft: draft model: 'embedded-draft', a directory or a hub id.
         head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
         verifier: accept rule: block, rejection, traversal, walk.

@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from draftwood.protocols import Branches, Candidates, Constraint, Continuation, Continue, Expand, Query
+from draftwood.protocols import (
+    Branches,
+    Candidates,
+    Constraint,
+    Continuation,
+    Continue,
+    Expand,
+    Query,
+)
 from draftwood.tree import ROOT, Draw, TreeBuilder
 
 _MORE = 4

@@ -28,14 +28,19 @@ _PATIENCE = 4  # tokens; no character has more bytes
 TextStream: TypeAlias = Union["Detokenizer", "ByteDetokenizer"]
 
 
-def text_stream(tokenizer: "PreTrainedTokenizerBase", prompt_ids: Sequence[int]) -> TextStream:
-    """Text of the tokens generated after a prompt, special tokens left out."""
+def text_stream(
+    tokenizer: "PreTrainedTokenizerBase",
+    prompt_ids: Sequence[int],
+    *,
+    skip_special_tokens: bool = True,
+) -> TextStream:
+    """Text of the tokens generated after a prompt, by default without special tokens."""
     if is_byte_level(tokenizer):
-        quick = ByteDetokenizer(tokenizer)
+        quick = ByteDetokenizer(tokenizer, skip_special_tokens=skip_special_tokens)
         # A prompt that ends within a character shares that one with what follows.
         if quick.ends_between_characters(prompt_ids):
             return quick
-    return Detokenizer(tokenizer, prompt_ids)
+    return Detokenizer(tokenizer, prompt_ids, skip_special_tokens=skip_special_tokens)
 
 
 def is_byte_level(tokenizer: "PreTrainedTokenizerBase") -> bool:
@@ -52,7 +57,7 @@ def is_byte_level(tokenizer: "PreTrainedTokenizerBase") -> bool:
 
 
 class Detokenizer:
-    """Text of the tokens generated after a prompt, piece by piece, without special tokens.
+    """Text of the tokens generated after a prompt, piece by piece.
 
     All pieces together are what the generated tokens add to the prompt's text:
     ``decode(prompt + generated)`` after its longest common prefix with ``decode(prompt)``. With an
@@ -68,13 +73,19 @@ class Detokenizer:
     Args:
         tokenizer: any of transformers' tokenizers.
         prompt_ids: what the generated tokens follow.
+        skip_special_tokens: leave special tokens out.
     """
 
     def __init__(
-        self, tokenizer: "PreTrainedTokenizerBase", prompt_ids: Sequence[int] = ()
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        prompt_ids: Sequence[int] = (),
+        *,
+        skip_special_tokens: bool = True,
     ) -> None:
         self._tokenizer = tokenizer
-        added = tokenizer.added_tokens_decoder.items()
+        self._skips = skip_special_tokens
+        added = tokenizer.added_tokens_decoder.items() if skip_special_tokens else ()
         self._hidden = frozenset(token for token, content in added if content.special)
         self._window = self._tail(prompt_ids)
         self._settled = len(self._window)  # tokens whose text is out and final
@@ -157,7 +168,7 @@ class Detokenizer:
             str,
             self._tokenizer.decode(
                 list(token_ids),
-                skip_special_tokens=True,
+                skip_special_tokens=self._skips,
                 clean_up_tokenization_spaces=False,
             ),
         )
@@ -187,11 +198,14 @@ class ByteDetokenizer:
 
     Args:
         tokenizer: one for which :func:`is_byte_level` holds.
+        skip_special_tokens: leave special tokens out.
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+    def __init__(
+        self, tokenizer: "PreTrainedTokenizerBase", *, skip_special_tokens: bool = True
+    ) -> None:
         self._tokenizer = tokenizer
-        added = tokenizer.added_tokens_decoder.items()
+        added = tokenizer.added_tokens_decoder.items() if skip_special_tokens else ()
         self._known = {token: b"" for token, content in added if content.special}
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

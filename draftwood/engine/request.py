@@ -28,9 +28,11 @@ class Request:
         prompt: token ids, at least one, or text (needs a tokenizer).
         max_new_tokens: most tokens to generate.
         sampling: how p is formed from the logits, and the seed.
-        eos: token ids that end the sequence, the one met being the last token; None: the model's
-            own, an empty set: no token does.
+        eos: token ids that end the sequence, the one met being the last token and not in the text;
+            None: the model's own, an empty set: no token does.
         stop: strings that end the sequence and are left out of its text (needs a tokenizer).
+        min_new_tokens: neither a token nor a string ends the sequence before so many tokens.
+        skip_special_tokens: leave special tokens out of the text.
         sampler: overrides ``sampling`` (for processors that come ready-made).
         should_stop: asked after every token with the int64 ids ``[1, length]`` so far.
         observer: called with each prefill and outcome, before the tokens count as generated.
@@ -54,6 +56,8 @@ class Request:
     logprobs: int | None = None
     speculate: bool = True
     grammar: Grammar | None = None
+    min_new_tokens: int = 0
+    skip_special_tokens: bool = True
 
     @property
     def ids(self) -> Sequence[int]:
@@ -184,6 +188,7 @@ def prepared(
         logprobs=None if logprobs is None else integer("logprobs", logprobs),
         prompt=integers("the prompt", prompt),
         max_new_tokens=integer("max_new_tokens", request.max_new_tokens),
+        min_new_tokens=integer("min_new_tokens", request.min_new_tokens),
         eos=frozenset(integers("eos", [ends] if isinstance(ends, Integral) else ends)),
         stop=tuple(stop),
     )
@@ -228,6 +233,16 @@ def admit(request: Request, info: TargetInfo, *, text: bool) -> int:
         )
     if request.max_new_tokens < 1:
         raise DraftwoodError(f"max_new_tokens is {request.max_new_tokens}: ask for at least 1")
+    if request.min_new_tokens and request.sampler is not None:
+        raise DraftwoodError(
+            "min_new_tokens and a sampler cannot be combined: give the sampler a processor that "
+            "withholds the end tokens"
+        )
+    if not 0 <= request.min_new_tokens <= request.max_new_tokens:
+        raise DraftwoodError(
+            f"min_new_tokens is {request.min_new_tokens}: give 0 to {request.max_new_tokens}, "
+            "which is max_new_tokens"
+        )
     free = info.context_limit - len(request.ids)
     if free < 1:
         raise DraftwoodError(

@@ -19,6 +19,7 @@ from draftwood.engine.token_rows import TokenRows
 from draftwood.protocols import Constraint, Growth, RequestLoad
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
+from draftwood.sampling.processors import WithheldTokens
 from draftwood.sampling.sampler import Sampler
 from draftwood.sampling.tree_mask import TreeMask
 from draftwood.tree import ROOT, TokenTree
@@ -74,10 +75,14 @@ class RunningRequest:
         self._mask: TreeMask | None = None
         self.tokens: list[int] = []
         given = request.sampler
-        self.sampler = given.fresh() if given else Sampler(request.sampling, len(request.ids))
+        self.sampler = given.fresh() if given else sampler_of(request)
         self.history = History(request.ids, capacity=len(request.ids) + limit)
         self.noise = RequestNoise(request.sampling.seed, len(request.ids) - 1)
-        self.stream = text_stream(tokenizer, request.ids) if tokenizer else None
+        self.stream = (
+            text_stream(tokenizer, request.ids, skip_special_tokens=request.skip_special_tokens)
+            if tokenizer
+            else None
+        )
         self.matcher = StopMatcher(request.stop)
         self.text: list[str] = []
         self.logprobs: list[TokenLogprob] = []
@@ -203,9 +208,12 @@ class RunningRequest:
         """The text that a token adds; ``last``: none follows."""
         if self.stream is None:
             return ""
-        piece = self.stream.push([token])
+        # What ends a text is not part of it, as a stop string is not.
+        piece = "" if token in self.request.ends else self.stream.push([token])
         if last:
             piece += self.stream.flush()
+        if len(self.tokens) <= self.request.min_new_tokens:
+            return piece  # no stop string counts yet
         piece = self.matcher.feed(piece)
         if last and self.matcher.matched is None:
             piece += self.matcher.flush()
@@ -224,3 +232,10 @@ class RunningRequest:
             error=None if error is None else failure(self.number, error),
             logprobs=tuple(self.logprobs),
         )
+
+
+def sampler_of(request: Request) -> Sampler:
+    """The sampler of a request that brings none."""
+    prompt, least = len(request.ids), request.min_new_tokens
+    withheld = WithheldTokens(request.ends, prompt + least) if least and request.ends else None
+    return Sampler(request.sampling, prompt, withheld)

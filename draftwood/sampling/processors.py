@@ -4,6 +4,7 @@ The processors are transformers' own where it has them, in the order of ``genera
 quicker top-p.
 """
 
+from collections.abc import Collection
 from typing import ClassVar
 
 import torch
@@ -43,6 +44,27 @@ class PresenceFrequencyPenalty(LogitsProcessor):
         ones = torch.ones(generated.shape, dtype=scores.dtype, device=scores.device)
         counts = torch.zeros_like(scores).scatter_add_(1, generated, ones)
         return scores - self._frequency * counts - self._presence * (counts > 0)
+
+
+class WithheldTokens(LogitsProcessor):
+    """Suppresses tokens, such as those that end a sequence, until a text has some length.
+
+    As transformers' ``MinNewTokensLengthLogitsProcessor``, on any device.
+
+    Args:
+        tokens: ids that are suppressed.
+        until: length of the text, prompt included, from which on they may come.
+    """
+
+    keeps_state: ClassVar = False
+
+    def __init__(self, tokens: Collection[int], until: int) -> None:
+        self._suppress = SuppressTokensLogitsProcessor(sorted(tokens))
+        self._until = until
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Scores float32 ``[B, V]`` after ``input_ids`` int64 ``[B, L]``."""
+        return self._suppress(input_ids, scores) if input_ids.shape[1] < self._until else scores
 
 
 def processors_of(params: SamplingParams, prompt_length: int) -> tuple[LogitsProcessor, ...]:
@@ -107,6 +129,7 @@ _BY_ROWS = (
     PresenceFrequencyPenalty,
     SequenceBiasLogitsProcessor,
     SuppressTokensLogitsProcessor,
+    WithheldTokens,
 )
 
 

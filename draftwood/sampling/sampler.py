@@ -12,6 +12,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.sampling.filters import Filters, split_filters
 from draftwood.sampling.params import SamplingParams
 from draftwood.sampling.processors import (
+    WithheldTokens,
     by_rows,
     may_keep_state,
     processors_of,
@@ -31,11 +32,18 @@ class Sampler:
             ``generate``; presence and frequency penalties come where ``generate`` puts a caller's
             own processors, before the temperature.
         prompt_length: number of the request's tokens that were not generated.
+        withheld: keeps end tokens from coming too early.
     """
 
-    def __init__(self, params: SamplingParams, prompt_length: int) -> None:
+    def __init__(
+        self,
+        params: SamplingParams,
+        prompt_length: int,
+        withheld: WithheldTokens | None = None,
+    ) -> None:
         self.temperature = params.temperature
-        self._processors = processors_of(params, prompt_length)
+        first = () if withheld is None else (withheld,)
+        self._processors = (*first, *processors_of(params, prompt_length))
         self._copies = False  # none of these writes into the scores it is given
 
     @classmethod

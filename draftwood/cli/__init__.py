@@ -21,6 +21,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Decode": {
         "generate": "Continue a prompt and stream the text.",
         "demo": "Run six methods side by side on a few prompts.",
+        "serve": "Serve a model by the OpenAI API.",
         "tree": "Draw the tree that one step drafts.",
         "methods": "List the methods, or the settings of one.",
         "drafters": "List the drafters, and which fit a model.",

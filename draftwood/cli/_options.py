@@ -138,10 +138,16 @@ def model_options(function: F) -> F:
 
 def model_options_with(default: str, explained: str) -> Callable[[F], F]:
     """As :func:`model_options`, with another default and help text of ``--model``."""
-    return lambda function: _with_model(function, default, explained)
+    named = _option("--model", cls=Option, section="Model", default=default, help=explained)
+    return lambda function: _with_model(function, named)
 
 
-def _with_model(function: F, default: str, explained: str) -> F:
+def model_argument(function: F) -> F:
+    """As :func:`model_options`, with the model as an argument."""
+    return _with_model(function, click.argument("model"))
+
+
+def _with_model(function: F, named: Callable[[F], F]) -> F:
     @wraps(function)
     def with_model(
         *args: Any,
@@ -157,7 +163,7 @@ def _with_model(function: F, default: str, explained: str) -> F:
 
     option = partial(_option, cls=Option, section="Model")
     decorate: Callable[[Any], F] = stack(
-        option("--model", default=default, help=explained),
+        named,
         option(
             "--dtype",
             type=click.Choice(["auto", "float32", "bfloat16", "float16", "int8"]),

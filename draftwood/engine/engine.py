@@ -195,6 +195,25 @@ class Engine:
         """Whether any request waits or runs, or a failed step has left events."""
         return bool(self._waiting or self._active or self._events)
 
+    @property
+    def running(self) -> int:
+        """Number of requests that are decoded; any thread may ask."""
+        return len(self._active)
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests in the queue; any thread may ask."""
+        return len(self._waiting)
+
+    @property
+    def cache_usage(self) -> float:
+        """Share of the memory of keys and values that the running requests' tokens fill.
+
+        Of ``memory``, or without such a limit of ``max_batch`` whole contexts.
+        """
+        tokens = sum(len(sequence.history) for sequence in self._active.values())
+        return self._memory.share(tokens, self.max_batch * self.target.info.context_limit)
+
     def stream(self, requests: Sequence[Request]) -> Iterator[Event]:
         """Decode the requests, numbered in order, and yield events as they happen.
 
@@ -321,6 +340,7 @@ class Engine:
             running = self._running()
             s.slot = self.target.open(len(s.request.ids) + min(s.limit, _AHEAD) + most)
             self._active[s.number] = self._waiting.popleft()
+            s.begin()
             self._joining[s.number] = JoiningRequest(s)
             if prefixes:
                 self._joining[s.number] = prefixes.begin(s, running)

@@ -88,6 +88,11 @@ class MemoryLimit:
                 "ask for fewer tokens, or raise memory"
             )
 
+    def share(self, tokens: int, unlimited: int) -> float:
+        """Share of the limit that some cached tokens fill; without a limit, of so many tokens."""
+        most = unlimited if self._most is None else self._most / max(1, self._token)
+        return tokens / most
+
     def _entries(self, prompt: int, new: int) -> int:
         """Entries that a row has at most."""
         return int((prompt + new + self._ahead) * SLACK)

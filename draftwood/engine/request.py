@@ -80,10 +80,11 @@ class Request:
 class Completion:
     """A finished request: its tokens and text, the reason for its end, and its times in seconds.
 
-    ``ttft`` is the time to the first token, ``seconds`` the time in all. The text is empty without
-    a tokenizer. If ``reason`` is ``"error"``, ``error`` names the request and the failure, its
-    cause is the exception raised, and ``tokens`` are those committed before. ``logprobs`` has one
-    entry for each token if they were asked for, else none.
+    ``queued`` is the time before it began (NaN if it never did), ``ttft`` the time to the first
+    token, ``seconds`` the time in all. The text is empty without a tokenizer. If ``reason`` is
+    ``"error"``, ``error`` names the request and the failure, its cause is the exception raised, and
+    ``tokens`` are those committed before. ``logprobs`` has one entry for each token if they were
+    asked for, else none.
     """
 
     tokens: tuple[int, ...]
@@ -95,6 +96,7 @@ class Completion:
     seconds: float
     error: RequestFailed | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
+    queued: float = float("nan")
 
     def checked(self) -> "Completion":
         """This completion, unless the request failed.

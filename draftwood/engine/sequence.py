@@ -89,7 +89,11 @@ class RunningRequest:
         self.tally = Tally()
         self.pace = 1.0
         self.started = perf_counter()
-        self.ttft = float("nan")
+        self.queued = self.ttft = float("nan")
+
+    def begin(self) -> None:
+        """The request leaves the queue."""
+        self.queued = perf_counter() - self.started
 
     def load(self, backlogs: Mapping[str, int]) -> RequestLoad:
         """The request as the next step finds it, with the tokens that each drafter has not read."""
@@ -227,6 +231,7 @@ class RunningRequest:
             reason=reason,
             tally=self.tally,
             prompt_tokens=len(self.request.ids),
+            queued=self.queued,
             ttft=self.ttft,
             seconds=perf_counter() - self.started,
             error=None if error is None else failure(self.number, error),

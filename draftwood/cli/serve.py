@@ -1,0 +1,190 @@
+"""``draftwood serve``: serves a model by the OpenAI API."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from draftwood.cli._method_flags import MethodCommand, method_of, method_option, method_options
+from draftwood.cli._options import PATH, ModelOptions, model_argument
+from draftwood.errors import DraftwoodError, need
+from draftwood.files import reason
+
+if TYPE_CHECKING:
+    from draftwood.engine.engine import Engine
+    from draftwood.server.settings import Names, ServeSettings
+
+KEY_VARIABLE = "DRAFTWOOD_API_KEY"
+_LIBRARIES = ("starlette", "uvicorn", "msgspec", "prometheus_client")
+_EXAMPLES = """\b
+Examples:
+  draftwood serve smollm2
+  draftwood serve BIG --draft SMALL --port 9000 --served-model-name big
+  draftwood serve MODEL --method goose --budget 16 --max-batch 16 --memory 8GB
+"""
+
+
+@click.command(cls=MethodCommand, epilog=_EXAMPLES)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port; 0: a free one.",
+)
+@click.option(
+    "--served-model-name",
+    "names",
+    multiple=True,
+    help="Name that clients call the model by. Repeatable.  [default: MODEL]",
+)
+@click.option("--chat-template", type=PATH, help="Jinja file, in the place of the model's own.")
+@click.option(
+    "--api-key",
+    "api_keys",
+    multiple=True,
+    help=f"Key that clients must send. Repeatable.  [default: {KEY_VARIABLE}]",
+)
+@click.option(
+    "--max-batch",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Most requests decoded together.",
+)
+@click.option(
+    "--max-queue",
+    type=click.IntRange(0),
+    default=256,
+    show_default=True,
+    help="Most requests that are held beyond --max-batch; others get status 429.",
+)
+@click.option("--memory", help="Most memory of keys and values, such as 4GB; requests wait for it.")
+@click.option(
+    "--max-model-len",
+    type=click.IntRange(2),
+    help="Most tokens of a prompt and its answer.  [default: the model's context]",
+)
+@click.option(
+    "--max-body",
+    type=click.IntRange(1),
+    default=32 << 20,
+    show_default=True,
+    help="Most bytes of a request's body.",
+)
+@click.option(
+    "--sampling-defaults",
+    type=click.Choice(["model", "openai"]),
+    default="model",
+    show_default=True,
+    help="Sampling of requests that leave it out: of the model's generation config, or the API's.",
+)
+@click.option(
+    "--metrics-names",
+    type=click.Choice(["draftwood", "vllm"]),
+    default="draftwood",
+    show_default=True,
+    help="Prefix of the metrics' names; vllm: dashboards made for vLLM work.",
+)
+@click.option("--access-log", is_flag=True, help="Log a line for each request (with -v).")
+@model_argument
+@method_option
+@method_options
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    /,
+    host: str,
+    port: int,
+    names: tuple[str, ...],
+    chat_template: Path | None,
+    api_keys: tuple[str, ...],
+    max_batch: int,
+    max_queue: int,
+    memory: str | None,
+    max_model_len: int | None,
+    max_body: int,
+    sampling_defaults: str,
+    metrics_names: Names,
+    access_log: bool,
+    name: str,
+    model: ModelOptions,
+) -> None:
+    """Serve MODEL by the OpenAI API: a directory, a hub id, embedded or smollm2.
+
+    A first SIGTERM or Ctrl-C lets the requests that are held end, a second one stops at once.
+    """
+    chosen = method_of(ctx, name)
+    for library in _LIBRARIES:
+        need(library, "serve")
+    template = None if chat_template is None else _read(chat_template)
+    keys = tuple(filter(None, api_keys or (os.environ.get(KEY_VARIABLE, ""),)))
+
+    from draftwood import __version__
+    from draftwood.engine.engine import Engine
+    from draftwood.engine.memory import memory_bytes
+    from draftwood.server.parsing import parser_maker
+    from draftwood.server.run import Server, bound_socket, url_of
+    from draftwood.server.run import serve as run
+    from draftwood.server.service import started
+    from draftwood.server.settings import ServeSettings, model_defaults
+
+    memory_bytes(memory)
+    bound = bound_socket(host, port)
+    loaded = model.load({name: chosen})
+    engine = Engine(loaded.model, chosen, loaded.tokenizer, max_batch=max_batch, memory=memory)
+    sampling, max_tokens = model_defaults(getattr(loaded.model, "generation_config", None))
+    settings = ServeSettings(
+        names=names or (model.name,),
+        root=model.name,
+        context=_context(engine, max_model_len),
+        max_body=max_body,
+        api_keys=keys,
+        metrics_names=metrics_names,
+        sampling=sampling if sampling_defaults == "model" else {},
+        max_tokens=max_tokens if sampling_defaults == "model" else None,
+    )
+    service = started(
+        engine,
+        settings,
+        most=max_batch + max_queue,
+        template=template,
+        parser=parser_maker(loaded.tokenizer, loaded.model),
+        eos=loaded.eos,
+    )
+
+    def announce() -> None:
+        click.echo(f"Draftwood {__version__}: {_line(settings, engine, url_of(bound))}", err=True)
+        if engine.note:
+            click.secho(engine.note, err=True, dim=True)
+        if service.text.template is None:
+            click.secho(
+                "The model has no chat template: chats are refused (--chat-template FILE).",
+                err=True,
+            )
+
+    run(Server(service, started=announce, access_log=access_log), service, bound)
+
+
+def _line(settings: ServeSettings, engine: Engine, url: str) -> str:
+    key = " with a key" if settings.api_keys else ""
+    return f"{', '.join(settings.names)} at {url}{key}, decoded by {engine.method.name}"
+
+
+def _context(engine: Engine, given: int | None) -> int:
+    """Most tokens of a prompt and its answer."""
+    own = engine.target.info.context_limit
+    if given is not None and given > own:
+        raise DraftwoodError(f"--max-model-len {given}: the model's context holds {own}")
+    return own if given is None else given
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DraftwoodError(f"cannot read the chat template: {reason(error)}") from error

@@ -1,0 +1,276 @@
+"""A thread that owns an engine, so that many threads or an event loop can share it.
+
+Everything reaches the engine through one inbox, between two steps. What the engine reports goes to
+the callback of its request, on the engine's thread.
+"""
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+import torch
+
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Delta, Event, Finished, Request
+from draftwood.errors import DraftwoodError
+
+logger = logging.getLogger(__name__)
+
+_MOST_FAILURES = 8
+"""Steps that may fail, without a token between them, before the thread gives up."""
+
+
+class Busy(DraftwoodError):  # noqa: N818 - a kind of DraftwoodError
+    """There are as many requests as may be held; a later try may succeed."""
+
+
+class Closing(DraftwoodError):  # noqa: N818
+    """No new requests are taken, as the engine is about to stop."""
+
+
+@dataclass(frozen=True)
+class Queued:
+    """The engine has taken a request."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A request ends without a completion: it was refused, or its engine has stopped."""
+
+    error: Exception
+
+
+Report: TypeAlias = Event | Queued | Failed
+"""What a request's callback gets. ``Finished`` and ``Failed`` are the last ones."""
+
+Callback: TypeAlias = Callable[[int, Report], None]
+
+
+@dataclass(frozen=True)
+class EngineStats:
+    """The engine as its last step left it.
+
+    Attributes:
+        running: requests that are decoded.
+        waiting: requests that wait for them, those in the inbox included.
+        cache_usage: share of the memory of keys and values in use.
+        steps: steps so far.
+        failures: steps that failed as a whole.
+    """
+
+    running: int
+    waiting: int
+    cache_usage: float
+    steps: int
+    failures: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """A request that has not ended: its place among those submitted with it, and who is told."""
+
+    index: int
+    callback: Callback
+
+    def tell(self, report: Report) -> None:
+        try:
+            self.callback(self.index, report)
+        except Exception as error:  # noqa: BLE001 - foreign code, such as a loop that is closed
+            logger.warning("the callback of a request failed: %s", error)
+
+
+class EngineThread:
+    """Runs an engine on a thread of its own, from now until :meth:`close`.
+
+    Args:
+        engine: nobody else may use it from now on.
+        most: requests that may be held at once, running ones included; None: no limit.
+        watch: gets all events of the engine, on its thread.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        most: int | None = None,
+        watch: Callable[[Event], None] | None = None,
+    ) -> None:
+        self.engine = engine
+        self.most = most
+        self._watch = watch
+        self._inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._held: dict[int, _Held] = {}  # by ticket
+        self._tickets = itertools.count()
+        self._closing = False
+        self._dead: Exception | None = None
+        self._numbers: dict[int, int] = {}  # the engine's, by ticket; of this thread alone
+        self._owners: dict[int, int] = {}  # tickets by the engine's number
+        self._steps = self._failures = self._failed_in_a_row = 0
+        self._cache_usage = 0.0
+        self._thread = threading.Thread(target=self._run, name="draftwood-engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, requests: Sequence[Request], callback: Callback) -> tuple[int, ...]:
+        """Hand over requests; returns a ticket for each.
+
+        Args:
+            requests: all of them are taken, or none.
+            callback: called with the place of a request among these and what is reported of it:
+                ``Queued`` first, ``Finished`` last; or ``Failed`` alone if it cannot be decoded.
+
+        Raises:
+            Busy: too many requests are held.
+            Closing: the engine stops, or its thread has died.
+        """
+        with self._lock:
+            if self._dead is not None:
+                raise Closing(f"the engine has stopped: {self._dead}")
+            if self._closing:
+                raise Closing("the server is stopping: it takes no new requests")
+            if self.most is not None and len(self._held) + len(requests) > self.most:
+                raise Busy(
+                    f"{len(self._held)} requests are running or waiting, and at most {self.most} "
+                    "may be: try again later"
+                )
+            tickets = tuple(itertools.islice(self._tickets, len(requests)))
+            for index, ticket in enumerate(tickets):
+                self._held[ticket] = _Held(index, callback)
+        for ticket, request in zip(tickets, requests, strict=True):
+            self._inbox.put(partial(self._add, ticket, request))
+        return tickets
+
+    def cancel(self, ticket: int) -> None:
+        """End a request soon, with reason ``"cancelled"``; nothing happens if it has ended."""
+        self._inbox.put(partial(self._cancel, ticket))
+
+    def drain(self) -> None:
+        """Take no new requests; those that are held go on."""
+        with self._lock:
+            self._closing = True
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        """Stop after the current step; every request that is held then fails."""
+        self.drain()
+        self._inbox.put(None)
+        self._thread.join(timeout)
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests are decoded."""
+        return self._dead is None and self._thread.is_alive()
+
+    @property
+    def draining(self) -> bool:
+        """Whether new requests are refused."""
+        return self._closing
+
+    @property
+    def held(self) -> int:
+        """Number of requests that have not ended."""
+        return len(self._held)
+
+    def stats(self) -> EngineStats:
+        """Figures of the engine; any thread may ask."""
+        running = self.engine.running
+        return EngineStats(
+            running=running,
+            waiting=max(0, len(self._held) - running),
+            cache_usage=self._cache_usage,
+            steps=self._steps,
+            failures=self._failures,
+        )
+
+    def _run(self) -> None:
+        error: Exception = Closing("the server is stopping: the request was ended")
+        try:
+            device = self.engine.target.info.device
+            if device.type == "cuda":
+                torch.cuda.set_device(device)  # of this thread
+            while self._receive():
+                if self.engine.busy:
+                    self._step()
+        except Exception as found:
+            logger.exception("the engine's thread has failed")
+            error = self._dead = found
+        finally:
+            with self._lock:
+                self._dead = self._dead or error
+                held, self._held = list(self._held.values()), {}
+            for each in held:
+                each.tell(Failed(error))
+
+    def _receive(self) -> bool:
+        """Do what the inbox asks for; wait for it if there is nothing to decode."""
+        try:
+            while True:
+                order = self._inbox.get(block=not self.engine.busy)
+                if order is None:
+                    return False
+                order()
+        except Empty:
+            return True
+
+    def _step(self) -> None:
+        self._steps += 1
+        try:
+            events = self.engine.step()
+        except Exception:
+            logger.exception("a step failed; the requests that ran end with its error")
+            self._failures += 1
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row >= _MOST_FAILURES:
+                raise
+            return
+        self._cache_usage = self.engine.cache_usage
+        for event in events:
+            if isinstance(event, Delta):
+                self._failed_in_a_row = 0
+            self._report(event)
+
+    def _add(self, ticket: int, request: Request) -> None:
+        held = self._held.get(ticket)
+        if held is None:
+            return
+        try:
+            number = self.engine.add(request)
+        except Exception as error:  # noqa: BLE001 - it is the request's
+            self._forget(ticket)
+            held.tell(Failed(error))
+            return
+        self._numbers[ticket], self._owners[number] = number, ticket
+        held.tell(Queued())
+
+    def _cancel(self, ticket: int) -> None:
+        number = self._numbers.get(ticket)
+        if number is not None:
+            finished = self.engine.cancel(number)
+            if finished is not None:
+                self._report(finished)
+
+    def _report(self, event: Event) -> None:
+        self._show(event)
+        ticket = self._owners.get(event.request_id)
+        held = None if ticket is None else self._held.get(ticket)
+        if ticket is None or held is None:
+            return
+        if isinstance(event, Finished):
+            del self._owners[event.request_id], self._numbers[ticket]
+            self._forget(ticket)
+        held.tell(event)
+
+    def _show(self, event: Event) -> None:
+        try:
+            if self._watch is not None:
+                self._watch(event)
+        except Exception as error:  # noqa: BLE001 - foreign code
+            logger.warning("what watches the engine failed: %s", error)
+
+    def _forget(self, ticket: int) -> None:
+        with self._lock:
+            self._held.pop(ticket, None)

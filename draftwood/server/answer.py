@@ -1,0 +1,126 @@
+"""A response to a request for completions: whole, or as a stream of chunks."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from typing import ClassVar
+
+import msgspec
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.responses import Response
+
+from draftwood.engine.request import Completion
+from draftwood.server.generation import Generation
+from draftwood.server.schemas.answers import (
+    ChatChunkChoice,
+    Chunk,
+    Metrics,
+    SpeculativeStats,
+    TextChoice,
+    Usage,
+)
+from draftwood.server.schemas.fields import SamplingFields
+from draftwood.server.service import Service
+from draftwood.server.speculation import speculative_stats
+from draftwood.server.sse import EventStream, unless_disconnected
+
+
+class Answer(ABC):
+    """What all responses have: an id, a model, usage and statistics.
+
+    Args:
+        service: decodes.
+        body: of the request.
+        generation: its choices.
+        request_id: of the HTTP request.
+        prompt_tokens: of all prompts.
+    """
+
+    prefix: ClassVar[str]
+    """Begin of the response's id."""
+
+    chunk_object: ClassVar[str]
+    """``object`` of a chunk."""
+
+    def __init__(
+        self,
+        service: Service,
+        body: SamplingFields,
+        generation: Generation,
+        request_id: str,
+        prompt_tokens: int,
+    ) -> None:
+        self.service, self.generation = service, generation
+        self.id = f"{self.prefix}-{request_id}"
+        self.created = int(time.time())
+        self.model = body.model or service.settings.names[0]
+        self._streams = bool(body.stream)
+        options = body.stream_options
+        self._reports_usage = options is not None and bool(options.include_usage)
+        self._usage = Usage(prompt_tokens, 0, prompt_tokens)
+        self._stats: list[SpeculativeStats] = []
+
+    @abstractmethod
+    async def whole(self) -> msgspec.Struct:
+        """The response, once all choices have ended."""
+
+    @abstractmethod
+    def chunks(self) -> AsyncIterator[Chunk]:
+        """The chunks of the choices as they come."""
+
+    async def response(self, request: Request) -> Response:
+        """Wait until the engine has taken the request, then stream, or wait for its end.
+
+        Raises:
+            Exception: the engine refuses the request, or a choice fails before a stream begins.
+        """
+        try:
+            await unless_disconnected(request, self.generation.accepted())
+            if not self._streams:
+                return json(await unless_disconnected(request, self.whole()))
+        except BaseException:
+            self.generation.close()
+            raise
+        return EventStream(self._stream(), self.generation.close)
+
+    async def _stream(self) -> AsyncIterator[Chunk]:
+        async for chunk in self.chunks():
+            yield chunk
+        if self._reports_usage:
+            last = self.chunk([])
+            last.usage, last.metrics = self._usage, self.metrics
+            yield last
+
+    def chunk(self, choices: Sequence[ChatChunkChoice] | Sequence[TextChoice]) -> Chunk:
+        """A chunk with what is new in some choices."""
+        return Chunk(
+            id=self.id,
+            object=self.chunk_object,
+            created=self.created,
+            model=self.model,
+            choices=choices,
+            usage=None if self._reports_usage else UNSET,
+        )
+
+    def count(self, completion: Completion) -> SpeculativeStats:
+        """Count a finished choice; returns its statistics."""
+        self._usage.completion_tokens += len(completion.tokens)
+        self._usage.total_tokens += len(completion.tokens)
+        self._stats.append(speculative_stats(completion.tally, self.service.budget))
+        return self._stats[-1]
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the prompts and of all finished choices."""
+        return self._usage
+
+    @property
+    def metrics(self) -> Metrics | msgspec.UnsetType:
+        """The statistics where vLLM has them: only of a response with one choice."""
+        return Metrics(self._stats[0]) if len(self._stats) == 1 else UNSET
+
+
+def json(content: msgspec.Struct) -> Response:
+    """A struct as a response."""
+    return Response(msgspec.json.encode(content), media_type="application/json")

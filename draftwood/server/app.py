@@ -1,0 +1,45 @@
+"""The ASGI application: its routes, and what is around them."""
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from draftwood.server.access import Access
+from draftwood.server.errors import on_api_error, on_http_error
+from draftwood.server.routes import chat, completions, tokens, watching
+from draftwood.server.service import Service
+
+ROUTES = (
+    Route("/v1/chat/completions", chat.chat_completions, methods=["POST"]),
+    Route("/v1/completions", completions.completions, methods=["POST"]),
+    Route("/v1/models", watching.models),
+    Route("/v1/models/{name:path}", watching.model),
+    Route("/tokenize", tokens.tokenize, methods=["POST"]),
+    Route("/detokenize", tokens.detokenize, methods=["POST"]),
+    Route("/health", watching.health),
+    Route("/metrics", watching.metrics),
+    Route("/version", watching.version),
+)
+
+
+def application(service: Service) -> Starlette:
+    """The application that serves a model."""
+    app = Starlette(
+        routes=ROUTES,
+        middleware=[Middleware(Access, api_keys=service.settings.api_keys)],
+        exception_handlers={
+            HTTPException: on_http_error,
+            ClientDisconnect: _on_disconnect,
+            ValueError: on_api_error,  # Draftwood's errors are some
+            Exception: on_api_error,
+        },
+    )
+    app.state.service = service
+    return app
+
+
+async def _on_disconnect(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=499)  # nobody reads it

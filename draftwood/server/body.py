@@ -1,0 +1,68 @@
+"""The body of a request: read up to a limit, decoded into a struct, refused by name."""
+
+import re
+from typing import TypeVar, get_type_hints
+
+import msgspec
+from starlette.requests import Request
+
+from draftwood.errors import did_you_mean
+from draftwood.server.errors import ApiError, bad_request
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`(?: - at `\$\.?(.*)`)?")
+_PLACED = re.compile(r"(.*) - at `(?:key` in `)?\$\.?(.*)`", re.DOTALL)
+
+
+async def read(request: Request, most: int) -> bytes:
+    """The body's bytes.
+
+    Raises:
+        ApiError: there are more than ``most``.
+    """
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise _too_large(most)
+    found = bytearray()
+    async for chunk in request.stream():
+        found += chunk
+        if len(found) > most:
+            raise _too_large(most)
+    return bytes(found)
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """The body as a struct.
+
+    Raises:
+        ApiError: it is not JSON, or a field is unknown or of a wrong type.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise _misfit(str(error), kind) from error
+    except UnicodeDecodeError as error:
+        raise bad_request(f"the body is not valid UTF-8: {error.reason}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_request(f"the body is not valid JSON: {error}") from error
+
+
+def _misfit(message: str, kind: type[msgspec.Struct]) -> ApiError:
+    """The error of a body that is JSON, but not the JSON that is expected."""
+    unknown = _UNKNOWN.fullmatch(message)
+    if unknown is not None:
+        name, place = unknown[1], unknown[2] or ""
+        near = "" if place else did_you_mean(name, get_type_hints(kind))
+        inside = f" in {place}" if place else ""
+        advice = near or "it is not known here, and no field is ignored: leave it out"
+        return bad_request(f"unknown field {name!r}{inside}: {advice}", name, "unknown_field")
+    placed = _PLACED.fullmatch(message)
+    if placed is None:
+        return bad_request(message.replace("`", "'"))
+    words, place = placed[1].replace("`", "'"), placed[2]
+    return bad_request(f"{place}: {words[:1].lower()}{words[1:]}", re.split(r"[.\[]", place)[0])
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, f"the body has more than {most} bytes (--max-body)", code="too_large")

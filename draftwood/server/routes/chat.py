@@ -1,0 +1,83 @@
+"""``/v1/chat/completions``."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from draftwood.server.chat_answer import ChatAnswer
+from draftwood.server.chat_template import render_chat
+from draftwood.server.errors import bad_request, refused
+from draftwood.server.parsing import PlainAnswer
+from draftwood.server.sampling import MOST_LOGPROBS, Wanted, requests_of
+from draftwood.server.schemas.chat import ChatRequest
+from draftwood.server.service import Service, arrival
+from draftwood.server.values import check_values
+
+
+async def chat_completions(request: Request) -> Response:
+    """Answer a conversation."""
+    arrived = arrival()
+    service: Service = request.app.state.service
+    body = await service.body(request, ChatRequest)
+    tools = _checked(body, service)
+    prompt = await service.text.run(_prompt, body, service, tools)
+    maximum = body.max_completion_tokens
+    wanted = Wanted(
+        max_tokens=body.max_tokens if maximum is None else maximum,
+        default_tokens=service.settings.max_tokens,
+        logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        prompt_field="messages",
+        parses=service.parser is not None,
+    )
+    requests = requests_of(body, [prompt.ids], wanted, service.settings, service.eos)
+    generation = service.generate(requests, arrived)
+    number = request.state.request_id
+    answer = ChatAnswer(service, body, generation, number, len(prompt.ids))
+    make = service.parser
+    answer.parsers = [PlainAnswer() if make is None else make(prompt.text, tools) for _ in requests]
+    return await answer.response(request)
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    text: str
+    ids: Sequence[int]
+
+
+def _prompt(body: ChatRequest, service: Service, tools: Sequence[dict[str, Any]]) -> _Prompt:
+    text = render_chat(body, service.text, tools)
+    return _Prompt(text, service.text.encode(text, special=False))
+
+
+def _checked(body: ChatRequest, service: Service) -> Sequence[dict[str, Any]]:
+    """Refuse what cannot be honoured; returns the tools that the model may call."""
+    check_values(body)
+    if body.top_logprobs is not None:
+        if not body.logprobs:
+            raise bad_request("top_logprobs needs logprobs: true", "top_logprobs")
+        if not 0 <= body.top_logprobs <= MOST_LOGPROBS:
+            raise bad_request(
+                f"top_logprobs is {body.top_logprobs}: ask for 0 to {MOST_LOGPROBS}", "top_logprobs"
+            )
+    if body.tool_choice not in (None, "auto", "none"):
+        raise refused("tool_choice", "give 'auto' or 'none'")
+    if body.tool_choice is not None and not body.tools and body.tool_choice != "none":
+        raise bad_request("tool_choice needs tools", "tool_choice")
+    if not body.tools or body.tool_choice == "none":
+        return ()
+    for place, tool in enumerate(body.tools):
+        function = tool.get("function")
+        if tool.get("type") != "function" or not isinstance(function, dict):
+            raise bad_request(f"tools[{place}]: give an object of type 'function'", "tools")
+        if not isinstance(function.get("name"), str):
+            raise bad_request(f"tools[{place}].function has no name", "tools")
+    if service.parser is None:
+        raise refused(
+            "tools",
+            "transformers (5.23 or newer) has no response template for this model, so its calls "
+            "could not be told from text",
+        )
+    return body.tools

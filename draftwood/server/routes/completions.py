@@ -1,0 +1,160 @@
+"""``/v1/completions``."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from draftwood.engine.logprobs import TokenLogprob
+from draftwood.engine.request import Delta
+from draftwood.server.answer import Answer
+from draftwood.server.errors import bad_request, refused
+from draftwood.server.logprobs import text_logprobs
+from draftwood.server.routes.tokens import check_ids
+from draftwood.server.sampling import MOST_LOGPROBS, Wanted, requests_of
+from draftwood.server.schemas.answers import (
+    Chunk,
+    TextChoice,
+    TextCompletion,
+    TextLogprobs,
+    finish_reason,
+)
+from draftwood.server.schemas.completion import CompletionRequest
+from draftwood.server.service import Service, arrival
+from draftwood.server.values import check_values
+
+_MAX_TOKENS = 16
+"""The API's default."""
+
+
+async def completions(request: Request) -> Response:
+    """Continue prompts."""
+    arrived = arrival()
+    service: Service = request.app.state.service
+    body = await service.body(request, CompletionRequest)
+    _check(body)
+    prompts = await service.text.run(_prompts, body, service)
+    wanted = Wanted(body.max_tokens, _MAX_TOKENS, body.logprobs, "prompt")
+    ids = [each.ids for each in prompts]
+    requests = requests_of(body, ids, wanted, service.settings, service.eos)
+    generation = service.generate(requests, arrived)
+    number = request.state.request_id
+    answer = TextAnswer(service, body, generation, number, sum(map(len, ids)))
+    answer.choices = [_Choice(each.echoed) for each in prompts for _ in range(body.value("n", 1))]
+    return await answer.response(request)
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    """A prompt as token ids, and its text if that is echoed."""
+
+    ids: Sequence[int]
+    echoed: str
+
+
+def _check(body: CompletionRequest) -> None:
+    check_values(body)
+    if body.best_of not in (None, body.value("n", 1)):
+        raise refused("best_of", "all n choices are returned")
+    if body.logprobs is not None and not 0 <= body.logprobs <= MOST_LOGPROBS:
+        raise bad_request(f"logprobs is {body.logprobs}: ask for 0 to {MOST_LOGPROBS}", "logprobs")
+    if body.echo and body.logprobs is not None:
+        raise refused("echo with logprobs", "prompts have no log probabilities")
+
+
+def _prompts(body: CompletionRequest, service: Service) -> list[_Prompt]:
+    """The prompts, each as token ids."""
+    given: Sequence[Any] = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+    if given and all(isinstance(each, int) for each in given):
+        given = [given]
+    if {type(each) for each in given} not in ({str}, {list}):
+        raise bad_request(
+            "prompt: give text, token ids, a list of texts or a list of lists of ids", "prompt"
+        )
+    return [_prompt(each, body, service) for each in given]
+
+
+def _prompt(given: str | list[int], body: CompletionRequest, service: Service) -> _Prompt:
+    if isinstance(given, str):
+        special = body.value("add_special_tokens", default=True)
+        return _Prompt(service.text.encode(given, special=special), given if body.echo else "")
+    check_ids(given, service.text.vocabulary, "prompt")
+    return _Prompt(given, service.text.decode(given) if body.echo else "")
+
+
+@dataclass(eq=False)
+class _Choice:
+    """A choice so far: its text with the echoed prompt, as pieces, and log probabilities."""
+
+    echoed: str
+    pieces: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    length: int = 0
+
+    def take(self, delta: Delta) -> int:
+        """Add new tokens; returns how many characters there were before them."""
+        before = len(self.echoed) + self.length
+        self.length += sum(map(len, delta.pieces))
+        self.pieces += delta.pieces
+        self.logprobs += delta.logprobs
+        return before
+
+
+class TextAnswer(Answer):
+    """The continuations of prompts."""
+
+    prefix = "cmpl"
+    chunk_object = "text_completion"
+    choices: Sequence[_Choice]
+
+    async def whole(self) -> TextCompletion:
+        """See :class:`Answer`."""
+        found = [TextChoice(index=index, text="") for index, _ in enumerate(self.choices)]
+        async for index, event in self.generation.events():
+            choice = self.choices[index]
+            if isinstance(event, Delta):
+                choice.take(event)
+                continue
+            found[index] = TextChoice(
+                index=index,
+                text=choice.echoed + "".join(choice.pieces),
+                logprobs=self._logprobs(choice.logprobs, choice.pieces, len(choice.echoed)),
+                finish_reason=finish_reason(event),
+                speculative_decoding_stats=self.count(event),
+            )
+        return TextCompletion(
+            id=self.id,
+            created=self.created,
+            model=self.model,
+            choices=found,
+            usage=self.usage,
+            metrics=self.metrics,
+        )
+
+    async def chunks(self) -> AsyncIterator[Chunk]:
+        """See :class:`Answer`."""
+        for index, choice in enumerate(self.choices):
+            if choice.echoed:
+                yield self.chunk([TextChoice(index=index, text=choice.echoed)])
+        async for index, event in self.generation.events():
+            if isinstance(event, Delta):
+                begin = self.choices[index].take(event)
+                found = TextChoice(
+                    index=index,
+                    text="".join(event.pieces),
+                    logprobs=self._logprobs(event.logprobs, event.pieces, begin),
+                )
+                if found.text or found.logprobs:
+                    yield self.chunk([found])
+            else:
+                reason, stats = finish_reason(event), self.count(event)
+                last = TextChoice(index=index, text="", finish_reason=reason)
+                last.speculative_decoding_stats = stats
+                yield self.chunk([last])
+
+    def _logprobs(
+        self, found: Sequence[TokenLogprob], pieces: Sequence[str], begin: int
+    ) -> TextLogprobs | None:
+        return text_logprobs(found, pieces, begin, self.service.text) if found else None

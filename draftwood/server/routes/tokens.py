@@ -1,0 +1,59 @@
+"""``/tokenize`` and ``/detokenize``."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from draftwood.server.answer import json
+from draftwood.server.chat_template import render
+from draftwood.server.errors import bad_request
+from draftwood.server.schemas.tokens import (
+    DetokenizeRequest,
+    DetokenizeResponse,
+    TokenizeRequest,
+    TokenizeResponse,
+)
+from draftwood.server.service import Service
+
+
+async def tokenize(request: Request) -> Response:
+    """Token ids of a text or a conversation."""
+    service: Service = request.app.state.service
+    body = await service.body(request, TokenizeRequest)
+    if (body.prompt is None) == (body.messages is None):
+        raise bad_request("give either prompt or messages", "prompt")
+    return json(await service.text.run(_tokenized, service, body))
+
+
+async def detokenize(request: Request) -> Response:
+    """The text of token ids."""
+    service: Service = request.app.state.service
+    body = await service.body(request, DetokenizeRequest)
+    check_ids(body.tokens, service.text.vocabulary, "tokens")
+    return json(DetokenizeResponse(await service.text.run(service.text.decode, body.tokens)))
+
+
+def check_ids(ids: list[int], vocabulary: int, field: str) -> None:
+    """Refuse ids that are no tokens.
+
+    Raises:
+        ApiError: one is not.
+    """
+    wrong = next((each for each in ids if not 0 <= each < vocabulary), None)
+    if wrong is not None:
+        raise bad_request(f"{field} holds {wrong}, and token ids are 0 to {vocabulary - 1}", field)
+
+
+def _tokenized(service: Service, body: TokenizeRequest) -> TokenizeResponse:
+    text, prompt = service.text, body.prompt
+    if body.messages is not None:
+        prompt = render(
+            body.messages,
+            text,
+            body.tools or (),
+            prompt=body.add_generation_prompt is not False,
+            extra=body.chat_template_kwargs or {},
+        )
+    special = body.add_special_tokens
+    ids = text.encode(prompt or "", special=body.messages is None if special is None else special)
+    names = text.names(ids) if body.return_token_strs else None
+    return TokenizeResponse(len(ids), service.settings.context, ids, names)

@@ -1,0 +1,61 @@
+"""``/v1/models``, ``/health``, ``/metrics`` and ``/version``."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from draftwood import __version__
+from draftwood.server.metrics import CONTENT_TYPE
+from draftwood.server.service import Service
+
+
+async def models(request: Request) -> Response:
+    """The served model, under all its names."""
+    service: Service = request.app.state.service
+    found = [_model(service, name) for name in service.settings.names]
+    return JSONResponse({"object": "list", "data": found})
+
+
+async def model(request: Request) -> Response:
+    """One name of the served model."""
+    service: Service = request.app.state.service
+    name = request.path_params["name"]
+    service.check_model(name)
+    return JSONResponse(_model(service, name))
+
+
+async def health(request: Request) -> Response:
+    """200 if new requests are decoded; 503 while the server stops and if its engine has died."""
+    thread = request.app.state.service.thread
+    status = "ok" if thread.alive else "dead"
+    status = "stopping" if thread.alive and thread.draining else status
+    stats = thread.stats()
+    return JSONResponse(
+        {"status": status, "running": stats.running, "waiting": stats.waiting},
+        200 if status == "ok" else 503,
+    )
+
+
+async def metrics(request: Request) -> Response:
+    """All metrics, for Prometheus."""
+    service: Service = request.app.state.service
+    page = service.metrics.page(service.thread.stats())
+    return Response(page, headers={"Content-Type": CONTENT_TYPE})
+
+
+async def version(_request: Request) -> Response:
+    """Draftwood's version."""
+    return JSONResponse({"version": __version__})
+
+
+def _model(service: Service, name: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "object": "model",
+        "created": service.created,
+        "owned_by": "draftwood",
+        "root": service.settings.root,
+        "parent": None,
+        "max_model_len": service.settings.context,
+    }

@@ -1,0 +1,105 @@
+"""Runs the application on a socket, and ends it in order."""
+
+import logging
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from draftwood.errors import DraftwoodError
+from draftwood.files import reason
+from draftwood.server.app import application
+from draftwood.server.service import Service
+
+logger = logging.getLogger(__name__)
+
+_KEEP_ALIVE = 75
+"""Seconds for which an idle connection is kept; longer than the pools of common clients."""
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket at an address, which does not listen yet.
+
+    Raises:
+        DraftwoodError: the address cannot be used.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        found = socket.socket(family, kind, protocol)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except OSError as error:
+        raise DraftwoodError(f"cannot listen at {host}, port {port}: {reason(error)}") from error
+    return found
+
+
+def url_of(bound: socket.socket) -> str:
+    """The URL of the API on a socket."""
+    host, port = bound.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+
+class Server(uvicorn.Server):
+    """A server that drains: at the first signal no new requests are taken, and those held go on.
+
+    When they have ended it stops; at a second signal it stops at once.
+
+    Args:
+        service: what is served.
+        started: called once connections are accepted.
+        access_log: log a line for each request.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        started: Callable[[], None] = lambda: None,
+        access_log: bool = False,
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application(service),
+                lifespan="off",
+                log_config=None,
+                access_log=access_log,
+                server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE,
+            )
+        )
+        self._service = service
+        self._on_started = started
+        self._signals = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections."""
+        await super().startup(sockets)
+        self._on_started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Note a signal; it may come at any place of the code, even where a lock is held."""
+        self._signals += 1
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to stop now; asked ten times a second."""
+        thread = self._service.thread
+        if self._signals and not thread.draining:
+            logger.warning("stopping when %d requests have ended", thread.held)
+            thread.drain()
+        if self._signals > 1:
+            self.should_exit = self.force_exit = True
+        if thread.draining and not thread.held:
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+
+def serve(server: Server, service: Service, bound: socket.socket) -> None:
+    """Serve until a signal ends it."""
+    try:
+        server.run([bound])
+    finally:
+        service.close()
+        bound.close()

@@ -1,0 +1,107 @@
+"""The engine's requests, from the fields of the API."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from draftwood.engine.request import Request
+from draftwood.errors import DraftwoodError
+from draftwood.sampling.noise import SEED_LIMIT
+from draftwood.sampling.params import SamplingParams
+from draftwood.server.errors import bad_request
+from draftwood.server.schemas.fields import SamplingFields
+from draftwood.server.settings import SAMPLING, ServeSettings
+
+_OPENAI: Mapping[str, float] = {"temperature": 1.0}
+"""Where the API's defaults are not those of :class:`SamplingParams`."""
+
+MOST_LOGPROBS = 20
+"""Most likely tokens that are reported at a place."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the two kinds of completions spell differently.
+
+    Attributes:
+        max_tokens: as the client gave it.
+        default_tokens: if it gave none; None: what the context holds.
+        logprobs: see :attr:`Request.logprobs`.
+        prompt_field: the field that the prompt comes from.
+        parses: special tokens have to be in the text, as it will be parsed.
+    """
+
+    max_tokens: int | None
+    default_tokens: int | None
+    logprobs: int | None
+    prompt_field: str
+    parses: bool = False
+
+
+def requests_of(
+    body: SamplingFields,
+    prompts: Sequence[Sequence[int]],
+    wanted: Wanted,
+    settings: ServeSettings,
+    eos: frozenset[int],
+) -> list[Request]:
+    """A request for each choice of each prompt, ``n`` neighbours for one prompt.
+
+    Raises:
+        ApiError: a field cannot be honoured.
+    """
+    sampling = _sampling(body, settings)
+    ends = frozenset(() if body.ignore_eos else eos) | frozenset(body.stop_token_ids or ())
+    stop = body.stop or ()
+    found = []
+    for ids in prompts:
+        request = Request(
+            prompt=ids,
+            max_new_tokens=_limit(len(ids), wanted, settings),
+            sampling=sampling,
+            eos=ends,
+            stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            namespace=body.user or "",
+            logprobs=wanted.logprobs,
+            speculate=body.value("speculate", True),
+            min_new_tokens=body.min_tokens or 0,
+            skip_special_tokens=not wanted.parses and body.value("skip_special_tokens", True),
+        )
+        for choice in range(body.value("n", 1)):
+            seed = (sampling.seed + choice) % SEED_LIMIT
+            found.append(replace(request, sampling=replace(sampling, seed=seed)))
+    return found
+
+
+def _sampling(body: SamplingFields, settings: ServeSettings) -> SamplingParams:
+    defaults = {**_OPENAI, **settings.sampling}
+    given: dict[str, Any] = {
+        name: value
+        for name in (*SAMPLING, "presence_penalty", "frequency_penalty", "logit_bias")
+        if (value := body.value(name, defaults.get(name))) is not None
+    }
+    given["top_k"] = max(0, int(given.get("top_k", 0)))
+    seed = secrets.randbits(64) if body.seed is None else body.seed % SEED_LIMIT
+    for name, value in given.items():  # one at a time: an error names its field
+        try:
+            SamplingParams(**{name: value})
+        except DraftwoodError as error:
+            raise bad_request(str(error), name) from error
+    return SamplingParams(**given, seed=seed)
+
+
+def _limit(prompt: int, wanted: Wanted, settings: ServeSettings) -> int:
+    """Most new tokens of a prompt of so many."""
+    left = settings.context - prompt
+    if left < 1:
+        raise bad_request(
+            f"the prompt has {prompt} tokens and the context holds {settings.context}, the answer "
+            "included: shorten the prompt",
+            wanted.prompt_field,
+            "context_length_exceeded",
+        )
+    asked = wanted.default_tokens if wanted.max_tokens is None else wanted.max_tokens
+    if asked is not None and asked < 1:
+        raise bad_request(f"max_tokens is {asked}: ask for at least 1", "max_tokens")
+    return left if asked is None else min(asked, left)

@@ -1,0 +1,125 @@
+"""What the routes of a server share: the engine's thread, the tokenizer, settings and metrics."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from starlette.requests import Request as HttpRequest
+
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
+from draftwood.engine.thread import EngineThread
+from draftwood.server.body import T, decode, read
+from draftwood.server.errors import ApiError, bad_request
+from draftwood.server.generation import Generation
+from draftwood.server.metrics import ServerMetrics
+from draftwood.server.parsing import MakeParser
+from draftwood.server.settings import ServeSettings
+from draftwood.server.text import TextWorker
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """A served model.
+
+    Attributes:
+        thread: decodes.
+        text: tokenizes.
+        settings: of the server.
+        metrics: of the server.
+        eos: tokens that end an answer.
+        parser: how answers of chats are parsed; None: they are text alone.
+        created: when the server started, in seconds since 1970.
+    """
+
+    thread: EngineThread
+    text: TextWorker
+    settings: ServeSettings
+    metrics: ServerMetrics
+    eos: frozenset[int]
+    parser: MakeParser | None = None
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def budget(self) -> int:
+        """Most nodes that a step drafts for one request."""
+        return self.thread.engine.method.policy.budget
+
+    async def body(self, request: HttpRequest, kind: type[T]) -> T:
+        """The body of a request as a struct whose model is a served one.
+
+        Raises:
+            ApiError: it is too large, or not what is expected.
+        """
+        found = decode(await read(request, self.settings.max_body), kind)
+        self.check_model(getattr(found, "model", None))
+        return found
+
+    def check_model(self, name: str | None) -> None:
+        """Refuse a name that is not served.
+
+        Raises:
+            ApiError: it is not.
+        """
+        if name is not None and name not in self.settings.names:
+            raise ApiError(
+                404,
+                f"the model {name!r} does not exist: this server has "
+                f"{', '.join(self.settings.names)}",
+                param="model",
+                code="model_not_found",
+            )
+
+    def generate(self, requests: Sequence[Request], arrived: float) -> Generation:
+        """Begin to decode the choices of a response.
+
+        Raises:
+            ApiError: there are more than the server can ever hold.
+            Busy: it holds too many now.
+            Closing: it is stopping.
+        """
+        most = self.thread.most
+        if most is not None and len(requests) > most:
+            raise bad_request(
+                f"{len(requests)} choices were asked for, and the server holds at most {most} at "
+                "once: ask for fewer, or in several requests",
+                "n",
+            )
+        return Generation(self.thread, requests, self.metrics, arrived)
+
+    def close(self) -> None:
+        """Stop the engine and the worker."""
+        self.thread.close()
+        self.text.close()
+
+
+def started(
+    engine: Engine,
+    settings: ServeSettings,
+    *,
+    most: int | None,
+    template: str | None = None,
+    parser: MakeParser | None = None,
+    eos: frozenset[int] = frozenset(),
+) -> Service:
+    """A service on an engine, which gets its thread.
+
+    Args:
+        engine: has a tokenizer.
+        settings: of the server.
+        most: requests that may be held at once.
+        template: chat template, in the place of the tokenizer's.
+        parser: see :class:`Service`.
+        eos: see :class:`Service`.
+    """
+    assert engine.tokenizer is not None
+    metrics = ServerMetrics(settings.metrics_names, settings.names[0])
+    text = TextWorker(engine.tokenizer, template, engine.target.info.vocab_size)
+    thread = EngineThread(engine, most=most, watch=metrics.watch)
+    return Service(thread, text, settings, metrics, eos, parser)
+
+
+def arrival() -> float:
+    """Now, on the clock that latencies are measured with."""
+    return perf_counter()

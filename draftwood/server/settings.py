@@ -1,0 +1,42 @@
+"""What the server is told when it starts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Names = Literal["draftwood", "vllm"]
+
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+"""Sampling parameters whose defaults a model may bring."""
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """Settings of a server.
+
+    Attributes:
+        names: that clients call the model by; the first one is reported.
+        root: what the model was loaded from.
+        context: most tokens of a prompt and its answer.
+        max_body: most bytes of a request's body.
+        api_keys: one of them is asked for, if there are any.
+        metrics_names: what the names of metrics begin with.
+        sampling: of requests that leave it out, by field.
+        max_tokens: default of chats; None: what the context holds.
+    """
+
+    names: tuple[str, ...]
+    root: str
+    context: int
+    max_body: int = 32 << 20
+    api_keys: tuple[str, ...] = ()
+    metrics_names: Names = "draftwood"
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    max_tokens: int | None = None
+
+
+def model_defaults(generation_config: Any) -> tuple[dict[str, float], int | None]:
+    """Sampling parameters and the limit of new tokens that a model's generation config names."""
+    given: dict[str, Any] = {} if generation_config is None else generation_config.to_diff_dict()
+    sampling = {name: given[name] for name in SAMPLING if given.get(name) is not None}
+    return sampling, given.get("max_new_tokens")

@@ -1,0 +1,121 @@
+"""Text to tokens and back, beside the engine.
+
+The engine's thread uses its tokenizer all the time, and tokenizers do not promise to be safe across
+threads. So the server has a copy, which one worker thread uses; long prompts do not hold up the
+event loop.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from functools import lru_cache, partial
+from typing import Any, TypeVar
+
+from transformers import PreTrainedTokenizerBase
+
+from draftwood.engine.token_bytes import tokens_of
+from draftwood.server.errors import bad_request
+
+T = TypeVar("T")
+
+_TOKEN_TEXTS = 65_536
+"""Tokens whose texts are remembered."""
+
+
+class TextWorker:
+    """Encodes prompts, applies the chat template, and decodes single tokens.
+
+    Args:
+        tokenizer: copied.
+        template: chat template, in the place of the tokenizer's own.
+        vocabulary: number of the model's tokens.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, template: str | None, vocabulary: int
+    ) -> None:
+        self.tokenizer: Any = deepcopy(tokenizer)
+        if template is not None:
+            self.tokenizer.chat_template = template
+        self.vocabulary = vocabulary
+        self._tokens = tokens_of(self.tokenizer, vocabulary)
+        self._worker = ThreadPoolExecutor(1, "draftwood-text")
+        self.token_text = lru_cache(_TOKEN_TEXTS)(self._token_text)
+
+    async def run(self, function: Callable[..., T], *args: Any, **named: Any) -> T:
+        """Call a function on the worker thread, where the tokenizer may be used."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._worker, partial(function, *args, **named))
+
+    def close(self) -> None:
+        """Let the worker thread end."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def template(self) -> str | None:
+        """The chat template's text; None without one."""
+        found = self.tokenizer.chat_template
+        return "\n".join(map(str, found.values())) if isinstance(found, dict) else found
+
+    def template_reads(self, name: str) -> bool:
+        """Whether the chat template has a word."""
+        return re.search(rf"\b{re.escape(name)}\b", self.template or "") is not None
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        """Token ids of a text; ``special``: with those that the tokenizer puts around it."""
+        found = self.tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
+        return list(found)
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        *,
+        prompt: bool,
+        variables: Mapping[str, Any],
+    ) -> str:
+        """A conversation as the chat template writes it.
+
+        Args:
+            messages: of the conversation.
+            tools: functions that the model may call.
+            prompt: whether the template begins an answer.
+            variables: further ones of the template.
+
+        Raises:
+            ApiError: the template raises an exception.
+        """
+        try:
+            return str(
+                self.tokenizer.apply_chat_template(
+                    messages,
+                    tools=tools,
+                    tokenize=False,
+                    add_generation_prompt=prompt,
+                    **variables,
+                )
+            )
+        except Exception as error:  # code that comes with the model
+            raise bad_request(
+                f"the chat template does not take this conversation: {error}", "messages"
+            ) from error
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, special ones included."""
+        return str(self.tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
+
+    def names(self, tokens: Sequence[int]) -> list[str]:
+        """The tokens' names in the vocabulary; empty for ids that the tokenizer lacks."""
+        return [name or "" for name in self.tokenizer.convert_ids_to_tokens(list(tokens))]
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes that a token adds to a text; a special token's name."""
+        special = self._tokens.special.get(token)
+        return self._tokens.bytes_of.get(token, b"") if special is None else special.encode()
+
+    def _token_text(self, token: int) -> tuple[str, list[int]]:
+        """The text and the bytes of a token; half a character is a replacement character."""
+        found = self.token_bytes(token)
+        return found.decode("utf-8", "replace"), list(found)

@@ -1,0 +1,67 @@
+"""Fields of which the server supports some values only: any other one is refused by name."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, get_origin, get_type_hints
+
+import msgspec
+
+from draftwood.server.errors import ApiError, bad_request
+from draftwood.server.schemas.fields import SamplingFields
+from draftwood.server.structured import refuse_structured
+
+_ONLY: Mapping[str, tuple[Any, ...]] = {
+    "store": (False,),
+    "service_tier": ("auto", "default"),
+    "parallel_tool_calls": (True,),
+    "continue_final_message": (False,),
+    "functions": (),
+    "function_call": (),
+    "modalities": (["text"],),
+    "audio": (),
+    "prediction": (),
+    "web_search_options": (),
+    "suffix": (),
+    "prompt_logprobs": (),
+}
+"""Values that are supported beside null; the fields' descriptions say why."""
+
+
+def check_values(body: SamplingFields) -> None:
+    """Refuse what is known and cannot be honoured.
+
+    Raises:
+        ApiError: a field has such a value.
+    """
+    for name, values in _ONLY.items():
+        found = getattr(body, name, None)
+        if found is not None and found not in values:
+            raise _refused(body, name, found)
+    refuse_structured(body)
+    options = body.stream_options
+    if options is not None and not body.stream:
+        raise bad_request("stream_options needs stream: true", "stream_options")
+    if options is not None and options.continuous_usage_stats:
+        raise _refused(options, "continuous_usage_stats", found=True)
+    if body.value("n", 1) < 1:
+        raise bad_request(f"n is {body.n}: ask for at least 1", "n")
+
+
+def descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """What the server does with each field of a struct."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        name: next(each.description for each in hint.__metadata__)
+        for name, hint in hints.items()
+        if get_origin(hint) is Annotated
+    }
+
+
+def _refused(body: msgspec.Struct, name: str, found: Any) -> ApiError:
+    shown = msgspec.json.encode(found).decode()
+    shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
+    return ApiError(
+        400,
+        f"{name} cannot be {shown} ({descriptions(type(body))[name]})",
+        param=name,
+        code="unsupported",
+    )

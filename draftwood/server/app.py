@@ -7,8 +7,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from draftwood.errors import DraftwoodError
 from draftwood.server.access import Access
-from draftwood.server.errors import on_api_error, on_http_error
+from draftwood.server.errors import ApiError, on_api_error, on_http_error
 from draftwood.server.routes import chat, completions, tokens, watching
 from draftwood.server.service import Service
 
@@ -33,7 +34,8 @@ def application(service: Service) -> Starlette:
         exception_handlers={
             HTTPException: on_http_error,
             ClientDisconnect: _on_disconnect,
-            ValueError: on_api_error,  # Draftwood's errors are some
+            ApiError: on_api_error,
+            DraftwoodError: on_api_error,
             Exception: on_api_error,
         },
     )

@@ -58,10 +58,10 @@ def _misfit(message: str, kind: type[msgspec.Struct]) -> ApiError:
         advice = near or "it is not known here, and no field is ignored: leave it out"
         return bad_request(f"unknown field {name!r}{inside}: {advice}", name, "unknown_field")
     placed = _PLACED.fullmatch(message)
-    if placed is None:
-        return bad_request(message.replace("`", "'"))
-    words, place = placed[1].replace("`", "'"), placed[2]
-    return bad_request(f"{place}: {words[:1].lower()}{words[1:]}", re.split(r"[.\[]", place)[0])
+    words, place = (placed[1], placed[2]) if placed else (message, "")
+    said = words[:1].lower() + words[1:].replace("`", "'")
+    field = re.split(r"[.\[]", place)[0] or None
+    return bad_request(f"{place or 'the body'}: {said}", field)
 
 
 def _too_large(most: int) -> ApiError:

@@ -8,7 +8,13 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from draftwood.engine.request import Delta, Event, Finished, Stepped
@@ -70,6 +76,7 @@ class ServerMetrics:
     """
 
     def __init__(self, prefix: str, model: str) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._model = model
 

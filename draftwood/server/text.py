@@ -116,6 +116,9 @@ class TextWorker:
         return self._tokens.bytes_of.get(token, b"") if special is None else special.encode()
 
     def _token_text(self, token: int) -> tuple[str, list[int]]:
-        """The text and the bytes of a token; half a character is a replacement character."""
+        """The text and the bytes of a token; half a character is spelt ``bytes:\\xe2``."""
         found = self.token_bytes(token)
-        return found.decode("utf-8", "replace"), list(found)
+        try:
+            return found.decode(), list(found)
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in found), list(found)

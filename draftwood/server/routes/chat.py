@@ -1,6 +1,6 @@
 """``/v1/chat/completions``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,0 +1,205 @@
+"""``/v1/chat/completions`` as OpenAI's client and Open WebUI use it."""
+
+import json
+from typing import Any
+
+import openai
+import pytest
+
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
+from tests.factories.running_server import EOS, Running
+
+MESSAGES: list[Any] = [
+    {"role": "user", "content": "abc abc abc"},
+    {"role": "assistant", "content": "abc abc"},
+    {"role": "user", "content": "abc abc"},
+]
+PROMPT = "User: abc abc abc\n\nAssistant: abc abc\n\nUser: abc abc\n\nAssistant:"
+
+
+def answer(plain: Engine, tokens: int) -> str:
+    [found] = plain.generate([Request(PROMPT, tokens, eos=EOS)])
+    return found.text
+
+
+def test_an_answer(server: Running, plain: Engine) -> None:
+    found = server.client().chat.completions.create(
+        model="tiny", messages=MESSAGES, max_tokens=20, temperature=0
+    )
+    [choice] = found.choices
+    assert choice.message.role == "assistant"
+    assert choice.message.content == answer(plain, 20)
+    assert choice.message.tool_calls is None
+    assert choice.finish_reason == "length"
+    assert found.usage is not None
+    assert found.usage.prompt_tokens == len(PROMPT)
+    assert found.id.startswith("chatcmpl-")
+    assert found.object == "chat.completion"
+
+
+def test_a_stream_has_the_same_text_and_one_end(server: Running, plain: Engine) -> None:
+    chunks = list(
+        server.client().chat.completions.create(
+            model="tiny",
+            messages=MESSAGES,
+            max_completion_tokens=30,
+            temperature=0,
+            n=2,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    *others, last = chunks
+    assert last.choices == []
+    assert last.usage is not None
+    assert last.usage.completion_tokens == 60
+    assert all(chunk.usage is None for chunk in others)
+    assert len({chunk.id for chunk in chunks}) == 1
+    for index in range(2):
+        own = [c for chunk in others for c in chunk.choices if c.index == index]
+        assert own[0].delta.role == "assistant"
+        assert "".join(c.delta.content or "" for c in own) == answer(plain, 30)
+        assert [c.finish_reason for c in own] == [None] * (len(own) - 1) + ["length"]
+        assert own[-1].model_extra is not None
+        assert "speculative_decoding_stats" in own[-1].model_extra
+        assert not any("speculative_decoding_stats" in (c.model_extra or {}) for c in own[:-1])
+    assert len(others) < 60, "a step's tokens come in one chunk"
+
+
+def test_the_stream_on_the_wire(server: Running) -> None:
+    body = {"messages": MESSAGES, "max_tokens": 3, "temperature": 0, "stream": True}
+    found = server.post("/v1/chat/completions", body)
+    assert found.headers["content-type"].startswith("text/event-stream")
+    lines = found.text.split("\n\n")
+    assert lines[-2:] == ["data: [DONE]", ""]
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+    assert all("usage" not in chunk for chunk in chunks), "nobody asked for it"
+
+
+def test_logprobs(server: Running, plain: Engine) -> None:
+    create = server.client().chat.completions.create
+    ask: dict[str, Any] = {"model": "tiny", "messages": MESSAGES, "max_tokens": 10}
+    ask |= {"temperature": 0, "logprobs": True, "top_logprobs": 2}
+    found = create(**ask).choices[0].logprobs
+    assert found is not None
+    assert found.content is not None
+    [expected] = plain.generate([Request(PROMPT, 10, eos=EOS, logprobs=2)])
+    assert [each.logprob for each in found.content] == pytest.approx(
+        [each.logprob for each in expected.logprobs], abs=1e-4
+    )
+    said = bytes(byte for each in found.content for byte in each.bytes or ())
+    assert said.decode("utf-8", "replace") == expected.text
+    for each in found.content:
+        assert len(each.top_logprobs) == 2
+        assert each.top_logprobs[0].token == each.token
+    streamed = [
+        each
+        for chunk in create(**ask, stream=True)
+        if chunk.choices[0].logprobs
+        for each in chunk.choices[0].logprobs.content or ()
+    ]
+    assert streamed == found.content
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {},
+        {"stream_options": {"include_usage": True}, "user": "someone"},
+        {"max_tokens": 8, "temperature": 0.7, "top_p": 0.9, "stop": ["###"], "seed": 3},
+        {"frequency_penalty": 0.1, "presence_penalty": 0.1, "repeat": None},
+        {"tools": None, "tool_choice": "none", "response_format": {"type": "text"}},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "abc"}]}]},
+        {"messages": [{"role": "system", "content": "Be brief."}, *MESSAGES]},
+        {
+            "messages": [
+                MESSAGES[0],
+                {"role": "assistant", "content": "x", "refusal": None, "annotations": []}
+                | {"audio": None, "function_call": None, "tool_calls": None},
+                MESSAGES[2],
+            ]
+        },
+    ],
+)
+def test_requests_like_those_of_chat_programs(server: Running, extra: dict[str, Any]) -> None:
+    body = {"model": "tiny", "messages": MESSAGES, "stream": True, "max_tokens": 4, **extra}
+    found = server.post("/v1/chat/completions", {k: v for k, v in body.items() if k != "repeat"})
+    assert found.status_code == 200, found.text
+    assert found.text.endswith("data: [DONE]\n\n")
+    assert '"error"' not in found.text
+
+
+def test_parts_of_text_are_joined_by_line_breaks(server: Running) -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    ids = [
+        server.post("/tokenize", {"messages": [{"role": "user", "content": each}]}).json()["tokens"]
+        for each in (parts, "a\nb")
+    ]
+    assert ids[0] == ids[1]
+
+
+def test_a_developer_is_the_system_of_a_template_that_knows_none(server: Running) -> None:
+    body = {"messages": [{"role": "developer", "content": "Be brief."}, *MESSAGES]}
+    tokens = server.post("/tokenize", body).json()["tokens"]
+    text = server.post("/detokenize", {"tokens": tokens}).json()["prompt"]
+    assert text == "Assistant: Be brief.\n\n" + PROMPT, "it names all but users so"
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "template"),
+    ({"tool_choice": "required"}, "tool_choice", "give 'auto' or 'none'"),
+    ({"response_format": {"type": "json_object"}}, "response_format", "json_object"),
+    ({"parallel_tool_calls": False}, "parallel_tool_calls", "true only"),
+    ({"modalities": ["text", "audio"]}, "modalities", "text"),
+    ({"functions": []}, "functions", "use `tools`"),
+    ({"store": True}, "store", "nothing is stored"),
+    ({"service_tier": "flex"}, "service_tier", "one tier"),
+    ({"chat_template_kwargs": {"enable_thinking": False}}, "enable_thinking", "template"),
+    ({"reasoning_effort": "low"}, "reasoning_effort", "template"),
+    ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "0 to 20"),
+    ({"stream_options": {"include_usage": True}}, "stream_options", "needs stream"),
+    (
+        {"stream": True, "stream_options": {"continuous_usage_stats": True}},
+        "continuous_usage_stats",
+        "last chunk",
+    ),
+    ({"n": 0}, "n", "at least 1"),
+    ({"messages": []}, "messages", "at least one"),
+    ({"messages": [{"role": "king", "content": "x"}]}, "messages", "king"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+        "messages[0].content of type 'image_url'",
+        "text parts",
+    ),
+    ({"top_k": 2, "temperature": -1}, "temperature", "temperature must be"),
+    ({"max_tokens": 0}, "max_tokens", "at least 1"),
+    ({"min_tokens": 9, "max_tokens": 5}, "min_new_tokens", "0 to 5"),
+    ({"logit_bias": {"999": 1}}, "logit_bias", "vocabulary ends at 259"),
+    ({"top_kk": 2}, "top_kk", "did you mean 'top_k'?"),
+    ({"flavour": 2}, "flavour", "no field is ignored"),
+    ({"temperature": "hot"}, "temperature", "expected 'float | null', got 'str'"),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "words"), REFUSED)
+def test_what_cannot_be_honoured_is_refused_by_name(
+    server: Running, change: dict[str, Any], field: str, words: str
+) -> None:
+    body = {"messages": MESSAGES, "max_tokens": 3, **change}
+    found = server.post("/v1/chat/completions", body)
+    error = found.json()["error"]
+    assert found.status_code == 400
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+    assert words in error["message"]
+    assert field in (error["param"] or error["message"])
+
+
+def test_openais_client_raises_its_own_errors(server: Running) -> None:
+    client = server.client()
+    with pytest.raises(openai.BadRequestError, match="temperature"):
+        client.chat.completions.create(model="tiny", messages=MESSAGES, temperature=-1)
+    with pytest.raises(openai.NotFoundError, match="does not exist"):
+        client.chat.completions.create(model="gpt-4", messages=MESSAGES)

@@ -1,0 +1,137 @@
+"""Bodies that are no requests, unknown paths, limits and keys."""
+
+import httpx
+import openai
+import pytest
+
+from tests.factories.running_server import Running, running, tiny_engine
+from tests.factories.tiny_llama import tiny_tokenizer
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b'{"prompt": "a", }', "not valid JSON"),
+        (b"[1]", "the body: expected 'object', got 'array'"),
+        (b'{"prompt": "\xff"}', "not valid UTF-8"),
+        (b'{"prompt": "\\ud800"}', "not valid JSON"),
+        (b'{"prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "prompt"),
+        (b"{}", "the body: object missing required field 'prompt'"),
+        (b'{"prompt": [1, "a"]}', "give text, token ids"),
+        (b'{"prompt": []}', "give text, token ids"),
+        (b'{"prompt": [[]]}', "the prompt is empty"),
+        (b'{"prompt": ""}', "the prompt is empty"),
+        (b'{"prompt": [999]}', "token ids are 0 to 259"),
+        (b'{"prompt": "a", "echo": true, "logprobs": 1}', "echo with logprobs"),
+        (b'{"prompt": "a", "best_of": 3}', "best_of"),
+        (b'{"prompt": "a", "suffix": "b"}', "suffix"),
+        (b'{"prompt": "a", "logprobs": 21}', "0 to 20"),
+        (b'{"prompt": "a", "max_tokens": 1.5}', "max_tokens"),
+        (b'{"prompt": "a", "stop": [""]}', "stop string must not be empty"),
+    ],
+)
+def test_bodies_that_are_refused(server: Running, content: bytes, words: str) -> None:
+    found = server.post("/v1/completions", content=content)
+    assert found.status_code == 400, found.text
+    assert words in found.json()["error"]["message"]
+
+
+def test_a_prompt_over_the_context(server: Running) -> None:
+    found = server.post("/v1/completions", {"prompt": "a" * 2048})
+    error = found.json()["error"]
+    assert (found.status_code, error["code"]) == (400, "context_length_exceeded")
+    assert error["param"] == "prompt"
+    whole = server.post("/v1/completions", {"prompt": "a" * 2045, "max_tokens": 50}).json()
+    assert whole["usage"]["completion_tokens"] <= 3
+    assert whole["choices"][0]["finish_reason"] in ("length", "stop")
+
+
+def test_paths_and_methods(server: Running) -> None:
+    assert server.get("/v1/nothing").status_code == 404
+    assert server.get("/v1/completions").status_code == 405
+    assert server.get("/v1/models/other").json()["error"]["code"] == "model_not_found"
+    assert server.client().models.list().data[0].id == "tiny"
+    assert server.client().models.retrieve("tiny").owned_by == "draftwood"
+
+
+def test_a_body_over_the_limit() -> None:
+    with running(tiny_engine("ar"), max_body=1000) as server:
+        body = b'{"prompt": "' + b"a" * 2000 + b'"}'
+        found = server.post("/v1/completions", content=body)
+        assert (found.status_code, found.json()["error"]["code"]) == (413, "too_large")
+        chunked = server.post("/v1/completions", content=iter([body[:800], body[800:]]))
+        assert chunked.status_code == 413
+        assert server.post("/v1/completions", {"prompt": "a", "max_tokens": 2}).is_success
+
+
+def test_keys() -> None:
+    with running(tiny_engine("ar"), api_keys=("one", "two")) as server:
+        assert server.get("/health").status_code == 200
+        assert server.get("/metrics").status_code == 200
+        for headers in ({}, {"Authorization": "Bearer three"}, {"Authorization": "Basic one"}):
+            found = server.get("/v1/models", headers=headers)
+            assert found.status_code == 401
+            assert found.headers["www-authenticate"] == "Bearer"
+        with pytest.raises(openai.AuthenticationError):
+            server.client("three").models.list()
+        assert server.client("two").models.list().data
+
+
+def test_every_response_has_an_id(server: Running) -> None:
+    made = server.get("/v1/models").headers["x-request-id"]
+    assert len(made) == 32
+    named = server.post(
+        "/v1/completions", {"prompt": "a", "max_tokens": 1}, headers={"X-Request-Id": "mine-7"}
+    )
+    assert named.headers["x-request-id"] == "mine-7"
+    assert named.json()["id"] == "cmpl-mine-7"
+    bad = server.post("/v1/completions", {}, headers={"X-Request-Id": "a b"})
+    assert bad.status_code == 400
+    assert bad.headers["x-request-id"] not in ("", "a b")
+
+
+def test_tokens(server: Running) -> None:
+    found = server.post("/tokenize", {"prompt": "héé", "return_token_strs": True}).json()
+    assert found["count"] == 5
+    assert found["max_model_len"] == 2048
+    assert len(found["token_strs"]) == 5
+    text = server.post("/detokenize", {"tokens": found["tokens"]}).json()
+    assert text == {"prompt": "héé"}
+    for body in ({}, {"prompt": "a", "messages": []}):
+        assert server.post("/tokenize", body).status_code == 400
+    assert server.post("/detokenize", {"tokens": [260]}).status_code == 400
+
+
+def test_a_model_without_a_chat_template() -> None:
+    chat = {"messages": [{"role": "user", "content": "abc"}], "max_tokens": 2}
+    with running(tiny_engine("ar", tokenizer=tiny_tokenizer(chat=False))) as server:
+        found = server.post("/v1/chat/completions", chat)
+        assert found.status_code == 400
+        assert "--chat-template" in found.json()["error"]["message"]
+        assert server.post("/v1/completions", {"prompt": "a", "max_tokens": 1}).is_success
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ raise_exception('no') }}"
+    with running(tiny_engine("ar"), template=template) as server:
+        found = server.post("/v1/chat/completions", chat)
+        assert found.status_code == 400
+        assert "does not take this conversation: no" in found.json()["error"]["message"]
+
+
+def test_more_choices_than_the_server_holds() -> None:
+    with running(tiny_engine("ar", max_batch=2), most=3) as server:
+        found = server.post("/v1/completions", {"prompt": "a", "n": 4, "max_tokens": 1})
+        assert found.status_code == 400
+        assert "at most 3" in found.json()["error"]["message"]
+
+
+def test_an_error_inside_the_server_is_the_servers(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr("draftwood.server.routes.completions.requests_of", broken)
+    found: httpx.Response = server.post("/v1/completions", {"prompt": "a"})
+    assert found.status_code == 500
+    assert found.json()["error"]["type"] == "server_error"

@@ -16,13 +16,13 @@ from typing import TypeAlias
 import torch
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.request import Delta, Event, Finished, Request
+from draftwood.engine.request import Event, Finished, Request, Stepped
 from draftwood.errors import DraftwoodError
 
 logger = logging.getLogger(__name__)
 
 _MOST_FAILURES = 8
-"""Steps that may fail, without a token between them, before the thread gives up."""
+"""Steps that may fail, with none between them that does not, before the thread gives up."""
 
 
 class Busy(DraftwoodError):  # noqa: N818 - a kind of DraftwoodError
@@ -229,7 +229,7 @@ class EngineThread:
             return
         self._cache_usage = self.engine.cache_usage
         for event in events:
-            if isinstance(event, Delta):
+            if isinstance(event, Stepped):
                 self._failed_in_a_row = 0
             self._report(event)
 

@@ -1,0 +1,271 @@
+"""Cancelling, the queue, failures of the engine, draining, and the end of a server."""
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
+from tests.factories.running_server import EOS, Running, running, tiny_engine
+
+LONG: dict[str, Any] = {"prompt": "abc", "max_tokens": 1900, "temperature": 0, "ignore_eos": True}
+
+
+class Gate:
+    """Holds an engine's steps back while it is closed, and makes them fail on demand."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        self.error: Exception | None = None
+        target: Any = engine.target
+        submit = target.submit
+
+        def gated(*args: Any, **named: Any) -> Any:
+            assert self.open.wait(30)
+            if self.error is not None:
+                error, self.error = self.error, None
+                raise error
+            return submit(*args, **named)
+
+        target.submit = gated
+
+
+def until(what: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def in_background(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Start a call on a thread; returns what waits for its result."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(function()))
+    thread.start()
+
+    def result() -> Any:
+        thread.join(60)
+        return found[0]
+
+    return result
+
+
+@pytest.fixture
+def gated() -> Iterator[tuple[Running, Gate]]:
+    """A server that decodes two requests at once and holds three."""
+    engine = tiny_engine("goose:budget=8", max_batch=2)
+    gate = Gate(engine)
+    with running(engine, most=3) as server:
+        yield server, gate
+        gate.open.set()
+
+
+def test_a_client_that_leaves_a_stream_frees_its_place(server: Running) -> None:
+    stream = server.client().completions.create(model="tiny", stream=True, **LONG_OPENAI)
+    next(iter(stream))
+    assert server.service.thread.held == 1
+    stream.close()
+    until(lambda: server.service.thread.held == 0, 10)
+    assert not server.service.thread.engine.busy
+    page = server.get("/metrics").text
+    assert 'finished_reason="abort"' in page
+
+
+LONG_OPENAI: dict[str, Any] = {k: v for k, v in LONG.items() if k != "ignore_eos"} | {
+    "extra_body": {"ignore_eos": True}
+}
+
+
+def test_a_client_that_does_not_wait_for_its_answer_frees_its_place(
+    gated: tuple[Running, Gate],
+) -> None:
+    server, gate = gated
+    gate.open.clear()
+    with pytest.raises(httpx.TimeoutException):
+        httpx.post(f"{server.url}/completions", json=LONG, timeout=0.5)
+    gate.open.set()
+    assert server.idle()
+
+
+def test_all_choices_of_a_client_that_leaves_end(gated: tuple[Running, Gate]) -> None:
+    server, _ = gated
+    body = LONG | {"n": 3, "stream": True}
+    with httpx.stream("POST", f"{server.url}/completions", json=body, timeout=30) as stream:
+        next(stream.iter_lines())
+        assert server.service.thread.held == 3
+    assert server.idle()
+
+
+def test_a_full_queue_is_429(gated: tuple[Running, Gate]) -> None:
+    server, gate = gated
+    gate.open.clear()
+    waiting = [
+        in_background(lambda: server.post("/v1/completions", LONG | {"max_tokens": 5}))
+        for _ in range(3)
+    ]
+    until(lambda: server.service.thread.held == 3)
+    found = server.post("/v1/completions", LONG)
+    assert found.status_code == 429
+    assert found.headers["retry-after"] == "1"
+    assert found.json()["error"]["code"] == "queue_full"
+    with pytest.raises(openai.RateLimitError):
+        server.client().completions.create(model="tiny", prompt="a")
+    health = server.get("/health").json()
+    assert health["running"] + health["waiting"] == 3
+    gate.open.set()
+    assert [each().status_code for each in waiting] == [200] * 3
+    assert server.post("/v1/completions", LONG | {"max_tokens": 5}).is_success
+
+
+def test_a_step_that_fails_ends_its_requests_alone(gated: tuple[Running, Gate]) -> None:
+    server, gate = gated
+    gate.open.clear()
+    short = LONG | {"max_tokens": 6}
+    first = in_background(lambda: server.post("/v1/completions", short))
+    until(lambda: server.service.thread.engine.running == 1)
+    streamed = in_background(lambda: server.post("/v1/completions", short | {"stream": True}))
+    until(lambda: server.service.thread.held == 2)
+    gate.error = RuntimeError("the device is out of memory")
+    gate.open.set()
+    failed = first()
+    assert failed.status_code == 500
+    assert "the device is out of memory" in failed.json()["error"]["message"]
+    assert failed.json()["error"]["type"] == "server_error"
+    other = streamed()
+    assert other.status_code == 200
+    assert '"finish_reason":"length"' in other.text
+    again = server.post("/v1/completions", short)
+    assert again.is_success
+    assert server.get("/health").status_code == 200
+    assert "draftwood:num_failed_steps" in server.get("/metrics").text
+
+
+def test_an_error_in_the_middle_of_a_stream_is_an_event(gated: tuple[Running, Gate]) -> None:
+    server, gate = gated
+    events: list[str] = []
+    body = LONG | {"stream": True}
+    with httpx.stream("POST", f"{server.url}/completions", json=body, timeout=30) as stream:
+        for line in stream.iter_lines():
+            if line:
+                events.append(line)
+            if len(events) == 2:
+                gate.error = RuntimeError("no more")
+    *_, error, done = events
+    assert done == "data: [DONE]"
+    found = json.loads(error.removeprefix("data: "))
+    assert found["error"]["message"] == "the request failed: RuntimeError: no more"
+
+
+def test_a_server_whose_engine_has_died_says_so(gated: tuple[Running, Gate]) -> None:
+    server, gate = gated
+    gate.open.clear()
+    waits = in_background(lambda: server.post("/v1/completions", LONG))
+    until(lambda: server.service.thread.engine.running == 1)
+
+    def broken(event: object) -> None:
+        raise MemoryError("the loop is broken")
+
+    server.service.thread._report = broken  # type: ignore[method-assign]
+    gate.open.set()
+    assert waits().status_code == 500
+    until(lambda: not server.service.thread.alive)
+    found = server.get("/health")
+    assert (found.status_code, found.json()["status"]) == (503, "dead")
+    refused = server.post("/v1/completions", LONG)
+    assert refused.status_code == 503
+    assert "the loop is broken" in refused.json()["error"]["message"]
+
+
+def test_a_signal_drains_the_server(gated: tuple[Running, Gate]) -> None:
+    server, gate = gated
+    gate.open.clear()
+    held = in_background(lambda: server.post("/v1/completions", LONG | {"max_tokens": 9}))
+    until(lambda: server.service.thread.held == 1)
+    server.server.handle_exit(signal.SIGTERM, None)
+    until(lambda: server.service.thread.draining)
+    refused = server.post("/v1/completions", LONG)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "stopping")
+    assert server.get("/health").json()["status"] == "stopping"
+    gate.open.set()
+    found = held()
+    assert found.status_code == 200
+    assert found.json()["usage"]["completion_tokens"] == 9
+    server.thread.join(20)
+    assert not server.thread.is_alive()
+    with pytest.raises(httpx.ConnectError):
+        server.get("/health")
+
+
+def test_a_second_signal_stops_at_once(gated: tuple[Running, Gate]) -> None:
+    server, _ = gated
+    with httpx.stream(
+        "POST", f"{server.url}/completions", json=LONG | {"stream": True}, timeout=30
+    ) as stream:
+        next(stream.iter_lines())
+        server.server.handle_exit(signal.SIGTERM, None)
+        server.server.handle_exit(signal.SIGTERM, None)
+        server.thread.join(20)
+        assert not server.thread.is_alive()
+
+
+MIXED: list[dict[str, Any]] = [
+    {
+        "prompt": ("abc " * (1 + i % 5)) + chr(97 + i % 26),
+        "max_tokens": 8 + (i * 7) % 25,
+        "seed": i,
+        "temperature": (0, 0.7, 1.0, 1.3)[i % 4],
+        "top_p": (1.0, 0.9)[i % 2],
+        **({"repetition_penalty": 1.2} if i % 5 == 0 else {}),
+        **({"frequency_penalty": 0.4} if i % 7 == 0 else {}),
+        **({"stop": ["b"]} if i % 6 == 0 else {}),
+        **({"min_tokens": 4} if i % 9 == 0 else {}),
+        **({"logprobs": 1} if i % 4 == 1 else {}),
+        **({"speculate": False} if i % 11 == 0 else {}),
+        "stream": i % 3 == 0,
+    }
+    for i in range(40)
+]
+
+
+def test_forty_requests_at_once_have_the_tokens_of_each_alone(
+    server: Running, plain: Engine
+) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        texts = list(pool.map(lambda body: _text(server.post("/v1/completions", body)), MIXED))
+    for body, text in zip(MIXED, texts, strict=True):
+        assert text == _alone(plain, body), body
+
+
+def _text(found: httpx.Response) -> str:
+    assert found.status_code == 200, found.text
+    if not found.headers["content-type"].startswith("text/event-stream"):
+        return str(found.json()["choices"][0]["text"])
+    lines = [line.removeprefix("data: ") for line in found.text.split("\n\n")[:-2]]
+    return "".join(json.loads(line)["choices"][0]["text"] for line in lines)
+
+
+def _alone(plain: Engine, body: dict[str, Any]) -> str:
+    from draftwood.sampling.params import SamplingParams
+
+    names = ("seed", "temperature", "top_p", "repetition_penalty", "frequency_penalty")
+    sampling = SamplingParams(**{name: body[name] for name in names if name in body})
+    request = Request(
+        body["prompt"],
+        body["max_tokens"],
+        sampling,
+        eos=EOS,
+        stop=tuple(body.get("stop", ())),
+        min_new_tokens=body.get("min_tokens", 0),
+    )
+    [found] = plain.generate([request])
+    return found.text

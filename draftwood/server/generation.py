@@ -55,6 +55,7 @@ class Generation:
         while waits:
             index, report = await self._reports.get()
             if isinstance(report, Failed):
+                self._open.discard(index)
                 raise report.error
             if isinstance(report, Queued):
                 waits -= 1
@@ -71,6 +72,8 @@ class Generation:
             early = self._early
             index, report = early.popleft() if early else await self._reports.get()
             if isinstance(report, Failed):
+                self._open.discard(index)
+                self._metrics.ended("error", perf_counter() - self._arrived)
                 raise report.error
             if isinstance(report, Delta):
                 self._count_first(index)

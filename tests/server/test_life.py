@@ -68,6 +68,13 @@ def gated() -> Iterator[tuple[Running, Gate]]:
         gate.open.set()
 
 
+def aborted(server: Running) -> float:
+    """Choices that a client did not wait for."""
+    page = server.get("/metrics").text
+    name = 'draftwood:request_success_total{finished_reason="abort",model_name="tiny"} '
+    return sum(float(line[len(name) :]) for line in page.splitlines() if line.startswith(name))
+
+
 def test_a_client_that_leaves_a_stream_frees_its_place(server: Running) -> None:
     stream = server.client().completions.create(model="tiny", stream=True, **LONG_OPENAI)
     next(iter(stream))
@@ -75,8 +82,7 @@ def test_a_client_that_leaves_a_stream_frees_its_place(server: Running) -> None:
     stream.close()
     until(lambda: server.service.thread.held == 0, 10)
     assert not server.service.thread.engine.busy
-    page = server.get("/metrics").text
-    assert 'finished_reason="abort"' in page
+    assert aborted(server) == 1
 
 
 LONG_OPENAI: dict[str, Any] = {k: v for k, v in LONG.items() if k != "ignore_eos"} | {
@@ -93,6 +99,7 @@ def test_a_client_that_does_not_wait_for_its_answer_frees_its_place(
         httpx.post(f"{server.url}/completions", json=LONG, timeout=0.5)
     gate.open.set()
     assert server.idle()
+    assert aborted(server) == 1
 
 
 def test_all_choices_of_a_client_that_leaves_end(gated: tuple[Running, Gate]) -> None:
@@ -102,6 +109,7 @@ def test_all_choices_of_a_client_that_leaves_end(gated: tuple[Running, Gate]) ->
         next(stream.iter_lines())
         assert server.service.thread.held == 3
     assert server.idle()
+    assert aborted(server) == 3
 
 
 def test_a_full_queue_is_429(gated: tuple[Running, Gate]) -> None:

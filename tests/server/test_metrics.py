@@ -1,0 +1,79 @@
+"""Metrics by vLLM's names, and their agreement with what was decoded."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from draftwood.server.metrics import COUNTERS, GAUGES, HISTOGRAMS
+from tests.factories.running_server import Running, running, tiny_engine
+
+VLLM = {
+    "num_requests_running",
+    "num_requests_waiting",
+    "kv_cache_usage_perc",
+    "prompt_tokens_total",
+    "generation_tokens_total",
+    "time_to_first_token_seconds",
+    "inter_token_latency_seconds",
+    "request_time_per_output_token_seconds",
+    "e2e_request_latency_seconds",
+    "request_queue_time_seconds",
+    "request_success_total",
+    "spec_decode_num_drafts_total",
+    "spec_decode_num_draft_tokens_total",
+    "spec_decode_num_accepted_tokens_total",
+    "spec_decode_num_accepted_tokens_per_pos_total",
+}
+"""Names that vLLM's dashboards and load generators read."""
+
+
+def samples(server: Running) -> dict[str, float]:
+    """All samples of the page, their labels but the model's in braces."""
+    found = {}
+    for family in text_string_to_metric_families(server.get("/metrics").text):
+        for sample in family.samples:
+            assert sample.labels["model_name"] == "tiny"
+            labels = ",".join(v for k, v in sorted(sample.labels.items()) if k != "model_name")
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def test_the_names_are_vllms() -> None:
+    ours = {f"{name}_total" for name in COUNTERS} | {*HISTOGRAMS, *GAUGES}
+    assert ours >= VLLM
+    with running(tiny_engine("ar"), metrics_names="vllm") as server:
+        found = samples(server)
+        assert "vllm:num_requests_running" in found
+        assert all(name.startswith("vllm:") for name in found)
+
+
+def test_the_counts_are_those_of_the_answers() -> None:
+    with running(tiny_engine("goose:budget=8", max_batch=2), most=9) as server:
+        body = {"prompt": "abcabcabc", "max_tokens": 30, "temperature": 0, "n": 2}
+        choices = server.post("/v1/completions", body).json()["choices"]
+        stats = [choice["speculative_decoding_stats"] for choice in choices]
+        server.post("/v1/completions", {"prompt": ""})
+        assert server.idle()
+        found = samples(server)
+        get = {name.removeprefix("draftwood:"): value for name, value in found.items()}.__getitem__
+        assert get("generation_tokens_total") == 60
+        assert get("prompt_tokens_total") == 18
+        assert get("request_success_total{length}") == 2
+        accepted = sum(each["num_accepted_draft_tokens"] for each in stats)
+        assert get("spec_decode_num_accepted_tokens_total") == accepted > 0
+        assert get("spec_decode_num_draft_tokens_total") == sum(
+            each["num_draft_tokens"] for each in stats
+        )
+        per_position = [v for k, v in found.items() if "_per_pos_total" in k]
+        per_source = [v for k, v in found.items() if "_per_source_total" in k]
+        assert sum(per_position) == sum(per_source) == accepted
+        assert per_position == sorted(per_position, reverse=True)
+        assert get("spec_decode_num_drafts_total") <= sum(s["num_spec_steps"] for s in stats)
+        for name, count in (
+            ("time_to_first_token_seconds", 2),
+            ("e2e_request_latency_seconds", 2),
+            ("request_queue_time_seconds", 2),
+            ("request_time_per_output_token_seconds", 2),
+            ("inter_token_latency_seconds", 58),
+        ):
+            assert get(f"{name}_count") == count
+        assert get("num_requests_running") == get("num_requests_waiting") == 0
+        assert 0 <= get("kv_cache_usage_perc") <= 1

@@ -19,7 +19,7 @@ LAYERS = [
     {"grammars", "models", "sampling"},
     {"drafters", "methods", "policies", "runner", "verifiers"},
     {"engine"},
-    {"integrations"},
+    {"integrations", "server"},
     {"lab"},
     {"cli"},
 ]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from draftwood import __version__
 from draftwood.cli._method_flags import MethodCommand, method_of, method_option, method_options
 from draftwood.cli._options import PATH, ModelOptions, model_argument
 from draftwood.errors import DraftwoodError, need
@@ -15,7 +18,8 @@ from draftwood.files import reason
 
 if TYPE_CHECKING:
     from draftwood.engine.engine import Engine
-    from draftwood.server.settings import Names, ServeSettings
+    from draftwood.server.service import Service
+    from draftwood.server.settings import Names
 
 KEY_VARIABLE = "DRAFTWOOD_API_KEY"
 _LIBRARIES = ("starlette", "uvicorn", "msgspec", "prometheus_client")
@@ -65,6 +69,10 @@ Examples:
 )
 @click.option("--memory", help="Most memory of keys and values, such as 4GB; requests wait for it.")
 @click.option(
+    "--prefix-cache",
+    help="Memory of finished texts, such as 1GB, whose beginnings later prompts need not compute.",
+)
+@click.option(
     "--max-model-len",
     type=click.IntRange(2),
     help="Most tokens of a prompt and its answer.  [default: the model's context]",
@@ -106,6 +114,7 @@ def serve(
     max_batch: int,
     max_queue: int,
     memory: str | None,
+    prefix_cache: str | None,
     max_model_len: int | None,
     max_body: int,
     sampling_defaults: str,
@@ -124,7 +133,6 @@ def serve(
     template = None if chat_template is None else _read(chat_template)
     keys = tuple(filter(None, api_keys or (os.environ.get(KEY_VARIABLE, ""),)))
 
-    from draftwood import __version__
     from draftwood.engine.engine import Engine
     from draftwood.engine.memory import memory_bytes
     from draftwood.server.parsing import parser_maker
@@ -134,45 +142,57 @@ def serve(
     from draftwood.server.settings import ServeSettings, model_defaults
 
     memory_bytes(memory)
-    bound = bound_socket(host, port)
-    loaded = model.load({name: chosen})
-    engine = Engine(loaded.model, chosen, loaded.tokenizer, max_batch=max_batch, memory=memory)
-    sampling, max_tokens = model_defaults(getattr(loaded.model, "generation_config", None))
-    settings = ServeSettings(
-        names=names or (model.name,),
-        root=model.name,
-        context=_context(engine, max_model_len),
-        max_body=max_body,
-        api_keys=keys,
-        metrics_names=metrics_names,
-        sampling=sampling if sampling_defaults == "model" else {},
-        max_tokens=max_tokens if sampling_defaults == "model" else None,
-    )
-    service = started(
-        engine,
-        settings,
-        most=max_batch + max_queue,
-        template=template,
-        parser=parser_maker(loaded.tokenizer, loaded.model),
-        eos=loaded.eos,
-    )
+    memory_bytes(prefix_cache, "prefix_cache")
+    with closing(bound_socket(host, port)) as bound:  # before the model is loaded
+        loaded = model.load({name: chosen})
+        engine = Engine(
+            loaded.model,
+            chosen,
+            loaded.tokenizer,
+            max_batch=max_batch,
+            memory=memory,
+            prefix_cache=prefix_cache,
+        )
+        of_model = sampling_defaults == "model"
+        sampling, max_tokens = model_defaults(loaded.model.generation_config if of_model else None)
+        settings = ServeSettings(
+            names=names or (model.name,),
+            root=model.name,
+            context=_context(engine, max_model_len),
+            max_body=max_body,
+            api_keys=keys,
+            metrics_names=metrics_names,
+            sampling=sampling,
+            max_tokens=max_tokens,
+        )
+        service = started(
+            engine,
+            settings,
+            most=max_batch + max_queue,
+            template=template,
+            parser=parser_maker(loaded.tokenizer, loaded.model),
+            eos=loaded.eos,
+        )
 
-    def announce() -> None:
-        click.echo(f"Draftwood {__version__}: {_line(settings, engine, url_of(bound))}", err=True)
-        if engine.note:
-            click.secho(engine.note, err=True, dim=True)
-        if service.text.template is None:
-            click.secho(
-                "The model has no chat template: chats are refused (--chat-template FILE).",
-                err=True,
-            )
+        def announce() -> None:
+            for line in _lines(service, url_of(bound)):
+                click.echo(line, err=True)
 
-    run(Server(service, started=announce, access_log=access_log), service, bound)
+        run(Server(service, started=announce, access_log=access_log), service, bound)
 
 
-def _line(settings: ServeSettings, engine: Engine, url: str) -> str:
+def _lines(service: Service, url: str) -> Iterator[str]:
+    """What is said once connections are accepted."""
+    settings, engine = service.settings, service.thread.engine
     key = " with a key" if settings.api_keys else ""
-    return f"{', '.join(settings.names)} at {url}{key}, decoded by {engine.method.name}"
+    yield (
+        f"Draftwood {__version__}: {', '.join(settings.names)} at {url}{key}, decoded by "
+        f"{engine.method.name}"
+    )
+    if engine.note:
+        yield engine.note
+    if service.text.template is None:
+        yield "The model has no chat template: chats are refused (--chat-template FILE)."
 
 
 def _context(engine: Engine, given: int | None) -> int:

@@ -214,6 +214,12 @@ class Engine:
         tokens = sum(len(sequence.history) for sequence in self._active.values())
         return self._memory.share(tokens, self.max_batch * self.target.info.context_limit)
 
+    @property
+    def prefix_tokens(self) -> tuple[int, int]:
+        """Prompt tokens that were looked up in the prefix cache so far, and those found there."""
+        found = self._prefixes
+        return (0, 0) if found is None else (found.queried, found.reused)
+
     def stream(self, requests: Sequence[Request]) -> Iterator[Event]:
         """Decode the requests, numbered in order, and yield events as they happen.
 

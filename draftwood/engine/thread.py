@@ -59,6 +59,8 @@ class EngineStats:
         running: requests that are decoded.
         waiting: requests that wait for them, those in the inbox included.
         cache_usage: share of the memory of keys and values in use.
+        prefix_queries: prompt tokens that were looked up in the prefix cache.
+        prefix_hits: those of them that were found there.
         steps: steps so far.
         failures: steps that failed as a whole.
     """
@@ -66,6 +68,8 @@ class EngineStats:
     running: int
     waiting: int
     cache_usage: float
+    prefix_queries: int
+    prefix_hits: int
     steps: int
     failures: int
 
@@ -178,10 +182,13 @@ class EngineThread:
     def stats(self) -> EngineStats:
         """Figures of the engine; any thread may ask."""
         running = self.engine.running
+        queries, hits = self.engine.prefix_tokens
         return EngineStats(
             running=running,
             waiting=max(0, len(self._held) - running),
             cache_usage=self._cache_usage,
+            prefix_queries=queries,
+            prefix_hits=hits,
             steps=self._steps,
             failures=self._failures,
         )

@@ -31,6 +31,9 @@ COUNTERS = {
     "prompt_tokens": "Tokens of prompts that were read.",
     "generation_tokens": "Tokens that were generated.",
     "request_success": "Requests that have ended, by reason: stop, length, abort or error.",
+    "prefix_cache_queries": "Prompt tokens that were looked up in the prefix cache.",
+    "prefix_cache_hits": "Prompt tokens that were found there.",
+    "num_failed_steps": "Steps that failed as a whole.",
     "spec_decode_num_drafts": "Steps of requests in which tokens were drafted.",
     "spec_decode_num_draft_tokens": "Drafted tokens, those of all branches.",
     "spec_decode_num_accepted_tokens": "Accepted drafted tokens.",
@@ -57,7 +60,6 @@ GAUGES = {
     "num_requests_running": "Requests that are decoded.",
     "num_requests_waiting": "Requests that wait to be decoded.",
     "kv_cache_usage_perc": "Share of the memory of keys and values in use, 0 to 1.",
-    "num_failed_steps": "Steps that failed as a whole.",
 }
 
 _LABELS = {
@@ -91,6 +93,7 @@ class ServerMetrics:
             name: made(Histogram, name, text, buckets=buckets)
             for name, (text, buckets) in HISTOGRAMS.items()
         }
+        self._shown: dict[str, int] = {}  # the engine's own counts, as the page has them
         self._newest: dict[int, float] = {}  # when a request had its newest token
 
     def page(self, stats: EngineStats) -> bytes:
@@ -98,7 +101,13 @@ class ServerMetrics:
         self._gauges["num_requests_running"].set(stats.running)
         self._gauges["num_requests_waiting"].set(stats.waiting)
         self._gauges["kv_cache_usage_perc"].set(stats.cache_usage)
-        self._gauges["num_failed_steps"].set(stats.failures)
+        for name, value in (
+            ("prefix_cache_queries", stats.prefix_queries),
+            ("prefix_cache_hits", stats.prefix_hits),
+            ("num_failed_steps", stats.failures),
+        ):
+            self._counters[name].inc(value - self._shown.get(name, 0))
+            self._shown[name] = value
         return generate_latest(self._registry)
 
     def begun(self, prompt_tokens: int, seconds: float) -> None:

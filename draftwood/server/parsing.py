@@ -6,7 +6,7 @@ one answers with text alone.
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -81,7 +81,7 @@ class TemplateAnswer:
     def __init__(self, parser: Any, parts: Callable[[list[Any]], list[Part]]) -> None:
         self._parser: Any | None = parser
         self._parts = parts
-        self._unsettled = ""  # text since a region began whose value comes at its end
+        self._rest = ""  # text of which no part has been made
 
     def feed(self, piece: str) -> list[Part]:
         """See :class:`AnswerParser`."""
@@ -96,24 +96,20 @@ class TemplateAnswer:
         return self._events(lambda: parser.finalize()[1], "") if parser else []
 
     def _events(self, events: Callable[[], list[Any]], piece: str) -> list[Part]:
-        self._unsettled += piece
+        self._rest += piece
         try:
-            found = events()
-            parts = self._parts(found)
+            parts = self._parts(events())
         except Exception as error:  # noqa: BLE001 - the model may write anything
             logger.info("an answer does not keep to the response template: %s", error)
             self._parser = None
-            return [Text(self._unsettled)] if self._unsettled else []
-        if any(map(_settles, found)):
-            self._unsettled = "" if _settles(found[-1]) else piece
+            return [Text(self._rest)] if self._rest else []
+        for part in parts:
+            if isinstance(part, Call):  # ended by this piece
+                self._rest = piece
+                continue
+            before, found, after = self._rest.partition(part.text)
+            self._rest = after if found else before
         return parts
-
-
-def _settles(event: Mapping[str, Any]) -> bool:
-    """Whether all text up to an event of the parser has become parts."""
-    if event["type"] == "region_chunk":
-        return not event.get("dirty")
-    return event["type"] == "region_close" and event.get("field") == "tool_calls"
 
 
 def parser_maker(tokenizer: Any, model: Any) -> MakeParser | None:

@@ -1,6 +1,5 @@
 """A server of a tiny model on the loopback, in a thread of this process."""
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -96,9 +95,3 @@ def running(
         server.should_exit = server.force_exit = True
         thread.join(30)
         assert not thread.is_alive()
-
-
-def free_socket() -> socket.socket:
-    """A socket that somebody else listens at."""
-    found = socket.create_server(("127.0.0.1", 0))
-    return found

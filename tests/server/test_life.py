@@ -153,7 +153,7 @@ def test_a_step_that_fails_ends_its_requests_alone(gated: tuple[Running, Gate]) 
     again = server.post("/v1/completions", short)
     assert again.is_success
     assert server.get("/health").status_code == 200
-    assert "draftwood:num_failed_steps" in server.get("/metrics").text
+    assert 'draftwood:num_failed_steps_total{model_name="tiny"} 1.0' in server.get("/metrics").text
 
 
 def test_an_error_in_the_middle_of_a_stream_is_an_event(gated: tuple[Running, Gate]) -> None:

@@ -17,6 +17,8 @@ VLLM = {
     "e2e_request_latency_seconds",
     "request_queue_time_seconds",
     "request_success_total",
+    "prefix_cache_queries_total",
+    "prefix_cache_hits_total",
     "spec_decode_num_drafts_total",
     "spec_decode_num_draft_tokens_total",
     "spec_decode_num_accepted_tokens_total",
@@ -77,3 +79,17 @@ def test_the_counts_are_those_of_the_answers() -> None:
             assert get(f"{name}_count") == count
         assert get("num_requests_running") == get("num_requests_waiting") == 0
         assert 0 <= get("kv_cache_usage_perc") <= 1
+
+
+def test_prompts_that_begin_alike_are_found_in_the_prefix_cache() -> None:
+    with running(tiny_engine("goose:budget=8", prefix_cache="10MB")) as server:
+        prompt = "abcabcabc" * 20
+        texts = [
+            server.post("/v1/completions", {"prompt": prompt, "temperature": 0, "user": user})
+            for user in ("one", "one", "two")
+        ]
+        assert len({each.json()["choices"][0]["text"] for each in texts}) == 1
+        for _ in range(2):
+            found = samples(server)
+            assert found["draftwood:prefix_cache_queries_total"] == 3 * 180
+            assert found["draftwood:prefix_cache_hits_total"] == 179, "users share no text"

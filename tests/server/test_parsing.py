@@ -1,0 +1,146 @@
+"""Answers that are parsed into text, reasoning and tool calls, through transformers' parser."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from draftwood.server.parsing import AnswerParser, Call, Part, Reasoning, Text, parser_maker
+from tests.factories.running_server import running, tiny_engine
+from tests.factories.tiny_llama import tiny_tokenizer
+
+pytest.importorskip("transformers.utils.chat_parsing", reason="needs transformers 5.23")
+
+TOOLS: list[dict[str, Any]] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "add",
+            "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
+        },
+    }
+]
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+TEXT = f"<think>\nFirst think.\n</think>\n\nI add.\n{CALL}<|im_end|>"
+
+
+def parser(prompt: str = "<|im_start|>assistant\n") -> AnswerParser:
+    """That of Qwen 3."""
+    model = SimpleNamespace(config=SimpleNamespace(model_type="qwen3"))
+    make = parser_maker(tiny_tokenizer(), model)
+    assert make is not None
+    return make(prompt, TOOLS)
+
+
+def parts_of(text: str, size: int) -> list[Part]:
+    """All parts of a text that comes in pieces of a size."""
+    found = parser()
+    pieces = [text[i : i + size] for i in range(0, len(text), size)]
+    return [part for piece in pieces for part in found.feed(piece)] + found.finish()
+
+
+def joined(parts: list[Part], kind: type[Text] | type[Reasoning]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, kind))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+def test_the_parts_do_not_depend_on_the_pieces(size: int) -> None:
+    parts = parts_of(TEXT, size)
+    assert joined(parts, Reasoning).strip() == "First think."
+    assert joined(parts, Text).strip() == "I add."
+    [call] = [part for part in parts if isinstance(part, Call)]
+    assert (call.name, json.loads(call.arguments)) == ("add", {"a": 1})
+    assert call.id.startswith("call_")
+
+
+@pytest.mark.parametrize("size", [3, 11])
+def test_a_call_that_is_no_json_stays_text(size: int) -> None:
+    broken = '<tool_call>\n{"name": "add", "arguments": {"a": }}\n</tool_call> and more'
+    parts = parts_of(f"Well. {broken}", size)
+    assert not any(isinstance(part, Call) for part in parts)
+    assert joined(parts, Text) == f"Well. {broken}"
+
+
+def test_a_model_of_no_known_family_answers_with_text() -> None:
+    model = SimpleNamespace(config=SimpleNamespace(model_type="llama"))
+    assert parser_maker(tiny_tokenizer(), model) is None
+
+
+TEMPLATE = (
+    "{% for t in tools or [] %}{{ t.function.name }};{% endfor %}"
+    "{% for m in messages %}{{ m.role }}:{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ c.function.arguments.a }}{% endfor %};{% endfor %}"
+    "<|im_start|>assistant"
+)
+ASK: dict[str, Any] = {
+    "messages": [
+        {"role": "user", "content": "Add."},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c1", "type": "function"}
+                | {"function": {"name": "add", "arguments": '{"a": 7}'}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "8"},
+    ],
+    "tools": TOOLS,
+    "max_tokens": 12,
+    "temperature": 0,
+}
+
+
+class Scripted:
+    """A parser that makes a call of the whole answer."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def feed(self, piece: str) -> list[Part]:
+        self.text += piece
+        return [Reasoning(piece)] if piece else []
+
+    def finish(self) -> list[Part]:
+        return [Call("add", json.dumps({"text": self.text}), "call_1")]
+
+
+def test_calls_of_an_answer_and_of_a_stream() -> None:
+    seen: list[tuple[str, Any]] = []
+
+    def make(prompt: str, tools: Any) -> AnswerParser:
+        seen.append((prompt, tools))
+        return Scripted()
+
+    engine = tiny_engine("goose:budget=8")
+    with running(engine, template=TEMPLATE, parser=make) as server:
+        found = server.client().chat.completions.create(model="tiny", **ASK)
+        [choice] = found.choices
+        assert seen == [
+            ("add;user:Add.;assistant:7;tool:8;<|im_start|>assistant", TOOLS),
+        ]
+        assert choice.finish_reason == "tool_calls"
+        assert choice.message.content is None
+        calls: Any = choice.message.tool_calls
+        said = json.loads(calls[0].function.arguments)["text"]
+        assert choice.message.model_extra is not None
+        assert choice.message.model_extra["reasoning_content"] == said
+        chunks = list(server.client().chat.completions.create(model="tiny", stream=True, **ASK))
+        deltas = [chunk.choices[0].delta for chunk in chunks]
+        assert "".join((d.model_extra or {}).get("reasoning_content", "") for d in deltas) == said
+        [streamed] = [call for d in deltas for call in d.tool_calls or ()]
+        assert streamed.function is not None
+        assert (streamed.index, streamed.id) == (0, "call_1")
+        assert streamed.function.arguments == calls[0].function.arguments
+        assert chunks[-1].choices[0].finish_reason == "tool_calls"
+        none = server.post("/v1/chat/completions", ASK | {"tool_choice": "none"})
+        assert none.status_code == 200
+        assert seen[-1] == ("user:Add.;assistant:7;tool:8;<|im_start|>assistant", ())
+
+
+def test_tools_are_refused_where_calls_cannot_be_told_from_text() -> None:
+    with running(tiny_engine("ar"), template=TEMPLATE) as server:
+        found = server.post("/v1/chat/completions", ASK)
+        assert found.status_code == 400
+        assert "no response template" in found.json()["error"]["message"]

@@ -9,7 +9,7 @@ from draftwood.server.errors import ApiError, bad_request
 from draftwood.server.schemas.fields import SamplingFields
 from draftwood.server.structured import refuse_structured
 
-_ONLY: Mapping[str, tuple[Any, ...]] = {
+SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "store": (False,),
     "service_tier": ("auto", "default"),
     "parallel_tool_calls": (True,),
@@ -32,7 +32,7 @@ def check_values(body: SamplingFields) -> None:
     Raises:
         ApiError: a field has such a value.
     """
-    for name, values in _ONLY.items():
+    for name, values in SUPPORTED.items():
         found = getattr(body, name, None)
         if found is not None and found not in values:
             raise _refused(body, name, found)

@@ -10,7 +10,7 @@ import msgspec
 from draftwood.server.metrics import COUNTERS, GAUGES, HISTOGRAMS
 from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.schemas.completion import CompletionRequest
-from draftwood.server.schemas.fields import SamplingFields
+from draftwood.server.schemas.fields import SamplingFields, StreamOptions
 from draftwood.server.schemas.messages import Message, Part
 from draftwood.server.schemas.tokens import DetokenizeRequest, TokenizeRequest
 from draftwood.server.values import descriptions
@@ -44,6 +44,7 @@ def tables() -> dict[str, str]:
     """All tables of the page, by name."""
     return {
         "fields of both": fields(SamplingFields),
+        "fields of stream_options": fields(StreamOptions),
         "fields of chats": fields(ChatRequest, SamplingFields),
         "fields of completions": fields(CompletionRequest, SamplingFields),
         "fields of messages": fields(Message),

@@ -80,7 +80,7 @@ Examples:
 @click.option(
     "--max-body",
     type=click.IntRange(1),
-    default=32 << 20,
+    default=8 << 20,
     show_default=True,
     help="Most bytes of a request's body.",
 )

@@ -3,6 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
+from copy import copy
 from typing import ClassVar
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from draftwood.engine.request import Completion
+from draftwood.engine.request import Completion, Delta
 from draftwood.server.generation import Generation
 from draftwood.server.schemas.answers import (
     ChatChunkChoice,
@@ -58,6 +59,7 @@ class Answer(ABC):
         self._streams = bool(body.stream)
         options = body.stream_options
         self._reports_usage = options is not None and bool(options.include_usage)
+        self._always = options is not None and bool(options.continuous_usage_stats)
         self._usage = Usage(prompt_tokens, 0, prompt_tokens)
         self._stats: list[SpeculativeStats] = []
 
@@ -100,19 +102,25 @@ class Answer(ABC):
             created=self.created,
             model=self.model,
             choices=choices,
-            usage=None if self._reports_usage else UNSET,
+            usage=copy(self._usage) if self._always else None if self._reports_usage else UNSET,
         )
 
-    def count(self, completion: Completion) -> SpeculativeStats:
-        """Count a finished choice; returns its statistics."""
-        self._usage.completion_tokens += len(completion.tokens)
-        self._usage.total_tokens += len(completion.tokens)
+    async def events(self) -> AsyncIterator[tuple[int, Delta | Completion]]:
+        """Those of the choices; their tokens are counted."""
+        async for index, event in self.generation.events():
+            if isinstance(event, Delta):
+                self._usage.completion_tokens += len(event.tokens)
+                self._usage.total_tokens += len(event.tokens)
+            yield index, event
+
+    def stats(self, completion: Completion) -> SpeculativeStats:
+        """The statistics of a finished choice, which are kept for :attr:`metrics`."""
         self._stats.append(speculative_stats(completion.tally, self.service.budget))
         return self._stats[-1]
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the prompts and of all finished choices."""
+        """Tokens of the prompts and of all choices so far."""
         return self._usage
 
     @property

@@ -62,7 +62,7 @@ class ChatAnswer(Answer):
         """See :class:`Answer`."""
         found = [_Parts() for _ in self.parsers]
         choices: dict[int, ChatChoice] = {}
-        async for index, event in self.generation.events():
+        async for index, event in self.events():
             parts = found[index]
             if isinstance(event, Delta):
                 parts.add(self._parts(index, event))
@@ -74,7 +74,7 @@ class ChatAnswer(Answer):
                 message=parts.message(),
                 logprobs=self._logprobs(parts.logprobs),
                 finish_reason=_reason(event, called=bool(parts.calls)),
-                speculative_decoding_stats=self.count(event),
+                speculative_decoding_stats=self.stats(event),
             )
         return ChatCompletion(
             id=self.id,
@@ -91,7 +91,7 @@ class ChatAnswer(Answer):
             begin = ChatDelta(role="assistant", content="")
             yield self.chunk([ChatChunkChoice(index=index, delta=begin)])
         calls = [0] * len(self.parsers)
-        async for index, event in self.generation.events():
+        async for index, event in self.events():
             if isinstance(event, Delta):
                 parts, logprobs = self._parts(index, event), self._logprobs(event.logprobs)
             else:
@@ -106,7 +106,7 @@ class ChatAnswer(Answer):
             if not isinstance(event, Delta):
                 last = ChatChunkChoice(index=index, delta=ChatDelta())
                 last.finish_reason = _reason(event, called=calls[index] > 0)
-                last.speculative_decoding_stats = self.count(event)
+                last.speculative_decoding_stats = self.stats(event)
                 yield self.chunk([last])
 
     def _parts(self, index: int, delta: Delta) -> list[Part]:

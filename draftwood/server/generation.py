@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from time import perf_counter
 
-from draftwood.engine.request import Completion, Delta, Finished, Request
+from draftwood.engine.request import Completion, Delta, Finished, Request, Stepped
 from draftwood.engine.thread import Closing, EngineThread, Failed, Queued, Report
 from draftwood.server.metrics import ServerMetrics
 
@@ -43,6 +43,8 @@ class Generation:
         self._tickets = thread.submit(requests, self._put)
 
     def _put(self, index: int, report: Report) -> None:
+        if isinstance(report, Stepped):  # the metrics have counted it
+            return
         self._loop.call_soon_threadsafe(self._reports.put_nowait, (index, report))
 
     async def accepted(self) -> None:

@@ -56,9 +56,15 @@ def requests_of(
     stop = body.stop or ()
     found = []
     for ids in prompts:
+        limit = _limit(len(ids), wanted, settings)
+        if not 0 <= (body.min_tokens or 0) <= limit:
+            raise bad_request(
+                f"min_tokens is {body.min_tokens}: give 0 to {limit}, the most new tokens",
+                "min_tokens",
+            )
         request = Request(
             prompt=ids,
-            max_new_tokens=_limit(len(ids), wanted, settings),
+            max_new_tokens=limit,
             sampling=sampling,
             eos=ends,
             stop=(stop,) if isinstance(stop, str) else tuple(stop),

@@ -28,7 +28,7 @@ class ServeSettings:
     names: tuple[str, ...]
     root: str
     context: int
-    max_body: int = 32 << 20
+    max_body: int = 8 << 20
     api_keys: tuple[str, ...] = ()
     metrics_names: Names = "draftwood"
     sampling: Mapping[str, float] = field(default_factory=dict)

@@ -37,11 +37,8 @@ def check_values(body: SamplingFields) -> None:
         if found is not None and found not in values:
             raise _refused(body, name, found)
     refuse_structured(body)
-    options = body.stream_options
-    if options is not None and not body.stream:
+    if body.stream_options is not None and not body.stream:
         raise bad_request("stream_options needs stream: true", "stream_options")
-    if options is not None and options.continuous_usage_stats:
-        raise _refused(options, "continuous_usage_stats", found=True)
     if body.value("n", 1) < 1:
         raise bad_request(f"n is {body.n}: ask for at least 1", "n")
 

@@ -112,7 +112,7 @@ class TextAnswer(Answer):
     async def whole(self) -> TextCompletion:
         """See :class:`Answer`."""
         found = [TextChoice(index=index, text="") for index, _ in enumerate(self.choices)]
-        async for index, event in self.generation.events():
+        async for index, event in self.events():
             choice = self.choices[index]
             if isinstance(event, Delta):
                 choice.take(event)
@@ -122,7 +122,7 @@ class TextAnswer(Answer):
                 text=choice.echoed + "".join(choice.pieces),
                 logprobs=self._logprobs(choice.logprobs, choice.pieces, len(choice.echoed)),
                 finish_reason=finish_reason(event),
-                speculative_decoding_stats=self.count(event),
+                speculative_decoding_stats=self.stats(event),
             )
         return TextCompletion(
             id=self.id,
@@ -138,7 +138,7 @@ class TextAnswer(Answer):
         for index, choice in enumerate(self.choices):
             if choice.echoed:
                 yield self.chunk([TextChoice(index=index, text=choice.echoed)])
-        async for index, event in self.generation.events():
+        async for index, event in self.events():
             if isinstance(event, Delta):
                 begin = self.choices[index].take(event)
                 found = TextChoice(
@@ -149,7 +149,7 @@ class TextAnswer(Answer):
                 if found.text or found.logprobs:
                     yield self.chunk([found])
             else:
-                reason, stats = finish_reason(event), self.count(event)
+                reason, stats = finish_reason(event), self.stats(event)
                 last = TextChoice(index=index, text="", finish_reason=reason)
                 last.speculative_decoding_stats = stats
                 yield self.chunk([last])

@@ -15,7 +15,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
         bool | None, Meta(description="a last chunk has the usage of all choices")
     ] = None
     continuous_usage_stats: Annotated[
-        bool | None, Meta(description="false only: usage comes with the last chunk")
+        bool | None, Meta(description="every chunk has the usage so far")
     ] = None
 
 
@@ -28,7 +28,7 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     stream: Annotated[bool | None, Meta(description="server-sent events")] = None
     stream_options: Annotated[
-        StreamOptions | None, Meta(description="`include_usage`; only with `stream`")
+        StreamOptions | None, Meta(description="below; only with `stream`")
     ] = None
     max_tokens: Annotated[
         int | None,
@@ -82,7 +82,7 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     user: Annotated[
         str | None,
-        Meta(description="whose text it is: a drafter with a memory keeps users apart"),
+        Meta(description="whose text it is: users share neither drafts nor cached prefixes"),
     ] = None
     response_format: Annotated[
         Any, Meta(description='`{"type": "text"}` only: structured output is not supported')

@@ -1,0 +1,57 @@
+"""Defaults of sampling: the API's, a model's, and a request's own."""
+
+import pytest
+from transformers import GenerationConfig
+
+from draftwood.server.sampling import Wanted, requests_of
+from draftwood.server.schemas.completion import CompletionRequest
+from draftwood.server.settings import ServeSettings, model_defaults
+
+WANTED = Wanted(None, None, None, "prompt")
+
+
+def settings(config: GenerationConfig | None) -> ServeSettings:
+    sampling, max_tokens = model_defaults(config)
+    return ServeSettings(("tiny",), "tiny", 64, sampling=sampling, max_tokens=max_tokens)
+
+
+def test_the_apis_defaults() -> None:
+    [found] = requests_of(
+        CompletionRequest(prompt=""), [[1, 2]], WANTED, settings(None), frozenset({7})
+    )
+    assert (found.sampling.temperature, found.sampling.top_p, found.sampling.top_k) == (1, 1, 0)
+    assert found.max_new_tokens == 62
+    assert found.eos == {7}
+
+
+def test_a_models_defaults_give_way_to_a_requests() -> None:
+    config = GenerationConfig(
+        do_sample=True, temperature=0.6, top_p=0.9, top_k=20, repetition_penalty=1.1
+    )
+    given = settings(config)
+    [found] = requests_of(CompletionRequest(prompt=""), [[1]], WANTED, given, frozenset())
+    sampling = found.sampling
+    assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.6, 0.9, 20)
+    assert sampling.repetition_penalty == 1.1
+    body = CompletionRequest(prompt="", temperature=0.0, top_k=-1, top_p=0.5)
+    [found] = requests_of(body, [[1]], WANTED, given, frozenset())
+    sampling = found.sampling
+    assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0, 0.5, 0)
+
+
+def test_a_models_limit_of_new_tokens_is_known() -> None:
+    assert model_defaults(GenerationConfig(max_new_tokens=33))[1] == 33
+    assert model_defaults(GenerationConfig()) == ({}, None)
+
+
+@pytest.mark.parametrize(("seed", "seeds"), [(-1, [2**64 - 1, 0]), (5, [5, 6])])
+def test_seeds_of_choices(seed: int, seeds: list[int]) -> None:
+    body = CompletionRequest(prompt="", n=2, seed=seed)
+    found = requests_of(body, [[1]], WANTED, settings(None), frozenset())
+    assert [each.sampling.seed for each in found] == seeds
+
+
+def test_end_tokens_of_a_request() -> None:
+    body = CompletionRequest(prompt="", ignore_eos=True, stop_token_ids=[3])
+    [found] = requests_of(body, [[1]], WANTED, settings(None), frozenset({7}))
+    assert found.eos == {3}

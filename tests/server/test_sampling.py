@@ -1,5 +1,7 @@
 """Defaults of sampling: the API's, a model's, and a request's own."""
 
+from typing import Any
+
 import pytest
 from transformers import GenerationConfig
 
@@ -7,11 +9,19 @@ from draftwood.server.sampling import Wanted, requests_of
 from draftwood.server.schemas.completion import CompletionRequest
 from draftwood.server.settings import ServeSettings, model_defaults
 
+
+def config(**given: Any) -> GenerationConfig:
+    """A generation config, whose constructor has no annotations."""
+    made: Any = GenerationConfig
+    found: GenerationConfig = made(**given)
+    return found
+
+
 WANTED = Wanted(None, None, None, "prompt")
 
 
-def settings(config: GenerationConfig | None) -> ServeSettings:
-    sampling, max_tokens = model_defaults(config)
+def settings(given: GenerationConfig | None) -> ServeSettings:
+    sampling, max_tokens = model_defaults(given)
     return ServeSettings(("tiny",), "tiny", 64, sampling=sampling, max_tokens=max_tokens)
 
 
@@ -25,10 +35,9 @@ def test_the_apis_defaults() -> None:
 
 
 def test_a_models_defaults_give_way_to_a_requests() -> None:
-    config = GenerationConfig(
-        do_sample=True, temperature=0.6, top_p=0.9, top_k=20, repetition_penalty=1.1
+    given = settings(
+        config(do_sample=True, temperature=0.6, top_p=0.9, top_k=20, repetition_penalty=1.1)
     )
-    given = settings(config)
     [found] = requests_of(CompletionRequest(prompt=""), [[1]], WANTED, given, frozenset())
     sampling = found.sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.6, 0.9, 20)
@@ -40,8 +49,8 @@ def test_a_models_defaults_give_way_to_a_requests() -> None:
 
 
 def test_a_models_limit_of_new_tokens_is_known() -> None:
-    assert model_defaults(GenerationConfig(max_new_tokens=33))[1] == 33
-    assert model_defaults(GenerationConfig()) == ({}, None)
+    assert model_defaults(config(max_new_tokens=33))[1] == 33
+    assert model_defaults(config()) == ({}, None)
 
 
 @pytest.mark.parametrize(("seed", "seeds"), [(-1, [2**64 - 1, 0]), (5, [5, 6])])

@@ -197,7 +197,7 @@ class EngineThread:
         error: Exception = Closing("the server is stopping: the request was ended")
         try:
             device = self.engine.target.info.device
-            if device.type == "cuda":
+            if device.type == "cuda" and device.index is not None:
                 torch.cuda.set_device(device)  # of this thread
             while self._receive():
                 if self.engine.busy:

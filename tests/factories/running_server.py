@@ -77,12 +77,13 @@ def running(
     most: int | None = None,
     template: str | None = None,
     parser: MakeParser | None = None,
+    eos: frozenset[int] = EOS,
     **settings: Any,
 ) -> Iterator[Running]:
     """A server of an engine, until the end of the block."""
     given = ServeSettings(("tiny",), "tiny", engine.target.info.context_limit)
     given = replace(given, **settings)
-    service = started(engine, given, most=most, template=template, parser=parser, eos=EOS)
+    service = started(engine, given, most=most, template=template, parser=parser, eos=eos)
     bound = bound_socket("127.0.0.1", 0)
     url, ready = url_of(bound), threading.Event()
     server = Server(service, started=ready.set)

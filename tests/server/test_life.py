@@ -12,8 +12,7 @@ import openai
 import pytest
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.request import Request
-from tests.factories.running_server import EOS, Running, running, tiny_engine
+from tests.factories.running_server import Running, running, tiny_engine
 
 LONG: dict[str, Any] = {"prompt": "abc", "max_tokens": 1900, "temperature": 0, "ignore_eos": True}
 
@@ -222,58 +221,3 @@ def test_a_second_signal_stops_at_once(gated: tuple[Running, Gate]) -> None:
         server.server.handle_exit(signal.SIGTERM, None)
         server.thread.join(20)
         assert not server.thread.is_alive()
-
-
-MIXED: list[dict[str, Any]] = [
-    {
-        "prompt": ("abc " * (1 + i % 5)) + chr(97 + i % 26),
-        "max_tokens": 8 + (i * 7) % 25,
-        "seed": i,
-        "temperature": (0, 0.7, 1.0, 1.3)[i % 4],
-        "top_p": (1.0, 0.9)[i % 2],
-        **({"repetition_penalty": 1.2} if i % 5 == 0 else {}),
-        **({"frequency_penalty": 0.4} if i % 7 == 0 else {}),
-        **({"stop": ["b"]} if i % 6 == 0 else {}),
-        **({"min_tokens": 4} if i % 9 == 0 else {}),
-        **({"logprobs": 1} if i % 4 == 1 else {}),
-        **({"speculate": False} if i % 11 == 0 else {}),
-        "stream": i % 3 == 0,
-    }
-    for i in range(40)
-]
-
-
-def test_forty_requests_at_once_have_the_tokens_of_each_alone(
-    server: Running, plain: Engine
-) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(8) as pool:
-        texts = list(pool.map(lambda body: _text(server.post("/v1/completions", body)), MIXED))
-    for body, text in zip(MIXED, texts, strict=True):
-        assert text == _alone(plain, body), body
-
-
-def _text(found: httpx.Response) -> str:
-    assert found.status_code == 200, found.text
-    if not found.headers["content-type"].startswith("text/event-stream"):
-        return str(found.json()["choices"][0]["text"])
-    lines = [line.removeprefix("data: ") for line in found.text.split("\n\n")[:-2]]
-    return "".join(json.loads(line)["choices"][0]["text"] for line in lines)
-
-
-def _alone(plain: Engine, body: dict[str, Any]) -> str:
-    from draftwood.sampling.params import SamplingParams
-
-    names = ("seed", "temperature", "top_p", "repetition_penalty", "frequency_penalty")
-    sampling = SamplingParams(**{name: body[name] for name in names if name in body})
-    request = Request(
-        body["prompt"],
-        body["max_tokens"],
-        sampling,
-        eos=EOS,
-        stop=tuple(body.get("stop", ())),
-        min_new_tokens=body.get("min_tokens", 0),
-    )
-    [found] = plain.generate([request])
-    return found.text

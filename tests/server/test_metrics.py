@@ -1,5 +1,9 @@
 """Metrics by vLLM's names, and their agreement with what was decoded."""
 
+import json
+import re
+from pathlib import Path
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from draftwood.server.metrics import COUNTERS, GAUGES, HISTOGRAMS
@@ -25,6 +29,9 @@ VLLM = {
     "spec_decode_num_accepted_tokens_per_pos_total",
 }
 """Names that vLLM's dashboards and load generators read."""
+
+
+DASHBOARD = Path(__file__).parents[2] / "docs" / "serving-dashboard.json"
 
 
 def samples(server: Running) -> dict[str, float]:
@@ -93,3 +100,13 @@ def test_prompts_that_begin_alike_are_found_in_the_prefix_cache() -> None:
             found = samples(server)
             assert found["draftwood:prefix_cache_queries_total"] == 3 * 180
             assert found["draftwood:prefix_cache_hits_total"] == 179, "users share no text"
+
+
+def test_the_dashboard_reads_metrics_that_there_are() -> None:
+    names = {f"{name}_total" for name in COUNTERS} | {*GAUGES}
+    names |= {f"{name}_bucket" for name in HISTOGRAMS}
+    board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    read = {name for expression in asked for name in re.findall(r"names}:(\w+)", expression)}
+    assert len(read) > 12
+    assert read <= names

@@ -16,6 +16,9 @@ from draftwood.server.settings import SAMPLING, ServeSettings
 _OPENAI: Mapping[str, float] = {"temperature": 1.0}
 """Where the API's defaults are not those of :class:`SamplingParams`."""
 
+_WITHIN = {"presence_penalty": 2, "frequency_penalty": 2, "logit_bias": 100}
+"""The API's bounds of what is added to logits."""
+
 MOST_LOGPROBS = 20
 """Most likely tokens that are reported at a place."""
 
@@ -87,6 +90,11 @@ def _sampling(body: SamplingFields, settings: ServeSettings) -> SamplingParams:
         for name in (*SAMPLING, "presence_penalty", "frequency_penalty", "logit_bias")
         if (value := body.value(name, defaults.get(name))) is not None
     }
+    for name, most in _WITHIN.items():
+        values = given.get(name, 0)
+        for value in values.values() if isinstance(values, dict) else (values,):
+            if not -most <= value <= most:
+                raise bad_request(f"{name} must be in [-{most}, {most}], but is {value}", name)
     given["top_k"] = max(0, int(given.get("top_k", 0)))
     seed = secrets.randbits(64) if body.seed is None else body.seed % SEED_LIMIT
     for name, value in given.items():  # one at a time: an error names its field

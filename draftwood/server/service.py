@@ -71,21 +71,27 @@ class Service:
                 code="model_not_found",
             )
 
+    def check_choices(self, count: int) -> None:
+        """Refuse a response of more choices than the server can ever hold, before any work.
+
+        Raises:
+            ApiError: there are more.
+        """
+        most = self.thread.most
+        if most is not None and count > most:
+            raise bad_request(
+                f"{count} choices were asked for, and the server holds at most {most} at once: ask "
+                "for fewer, or in several requests",
+                "n",
+            )
+
     def generate(self, requests: Sequence[Request], arrived: float) -> Generation:
         """Begin to decode the choices of a response.
 
         Raises:
-            ApiError: there are more than the server can ever hold.
-            Busy: it holds too many now.
+            Busy: the server holds too many now.
             Closing: it is stopping.
         """
-        most = self.thread.most
-        if most is not None and len(requests) > most:
-            raise bad_request(
-                f"{len(requests)} choices were asked for, and the server holds at most {most} at "
-                "once: ask for fewer, or in several requests",
-                "n",
-            )
         return Generation(self.thread, requests, self.metrics, arrived)
 
     def close(self) -> None:

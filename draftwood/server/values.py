@@ -9,6 +9,9 @@ from draftwood.server.errors import ApiError, bad_request
 from draftwood.server.schemas.fields import SamplingFields
 from draftwood.server.structured import refuse_structured
 
+_MOST_CHOICES = 128
+"""Most choices of a prompt, as in OpenAI's API."""
+
 SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "store": (False,),
     "service_tier": ("auto", "default"),
@@ -39,8 +42,8 @@ def check_values(body: SamplingFields) -> None:
     refuse_structured(body)
     if body.stream_options is not None and not body.stream:
         raise bad_request("stream_options needs stream: true", "stream_options")
-    if body.value("n", 1) < 1:
-        raise bad_request(f"n is {body.n}: ask for at least 1", "n")
+    if not 1 <= body.value("n", 1) <= _MOST_CHOICES:
+        raise bad_request(f"n is {body.n}: ask for 1 to {_MOST_CHOICES}", "n")
 
 
 def descriptions(kind: type[msgspec.Struct]) -> dict[str, str]:

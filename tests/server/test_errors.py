@@ -123,6 +123,8 @@ def test_more_choices_than_the_server_holds() -> None:
         found = server.post("/v1/completions", {"prompt": "a", "n": 4, "max_tokens": 1})
         assert found.status_code == 400
         assert "at most 3" in found.json()["error"]["message"]
+        many = server.post("/v1/completions", {"prompt": ["a"] * 100_000, "max_tokens": 1})
+        assert "100000 choices" in many.json()["error"]["message"]
 
 
 def test_an_error_inside_the_server_is_the_servers(

@@ -23,6 +23,7 @@ async def chat_completions(request: Request) -> Response:
     service: Service = request.app.state.service
     body = await service.body(request, ChatRequest)
     tools = _checked(body, service)
+    service.check_choices(body.value("n", 1))
     prompt = await service.text.run(_prompt, body, service, tools)
     maximum = body.max_completion_tokens
     wanted = Wanted(

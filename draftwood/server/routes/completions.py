@@ -35,6 +35,7 @@ async def completions(request: Request) -> Response:
     service: Service = request.app.state.service
     body = await service.body(request, CompletionRequest)
     _check(body)
+    service.check_choices(len(_listed(body)) * body.value("n", 1))
     prompts = await service.text.run(_prompts, body, service)
     wanted = Wanted(body.max_tokens, _MAX_TOKENS, body.logprobs, "prompt")
     ids = [each.ids for each in prompts]
@@ -64,11 +65,15 @@ def _check(body: CompletionRequest) -> None:
         raise refused("echo with logprobs", "prompts have no log probabilities")
 
 
+def _listed(body: CompletionRequest) -> Sequence[Any]:
+    """The prompts, as they were given."""
+    given: Sequence[Any] = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+    return [given] if given and all(isinstance(each, int) for each in given) else given
+
+
 def _prompts(body: CompletionRequest, service: Service) -> list[_Prompt]:
     """The prompts, each as token ids."""
-    given: Sequence[Any] = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    if given and all(isinstance(each, int) for each in given):
-        given = [given]
+    given = _listed(body)
     if {type(each) for each in given} not in ({str}, {list}):
         raise bad_request(
             "prompt: give text, token ids, a list of texts or a list of lists of ids", "prompt"

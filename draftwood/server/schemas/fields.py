@@ -24,7 +24,8 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     model: Annotated[str | None, Meta(description="a served name; may be left out")] = None
     n: Annotated[
-        int | None, Meta(description="choices of each prompt; choice i is sampled with `seed` + i")
+        int | None,
+        Meta(description="choices of each prompt, 1 to 128; choice i is sampled with `seed` + i"),
     ] = None
     stream: Annotated[bool | None, Meta(description="server-sent events")] = None
     stream_options: Annotated[
@@ -67,14 +68,16 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         float | None, Meta(description="divides logits of tokens of the prompt and the text")
     ] = None
     presence_penalty: Annotated[
-        float | None, Meta(description="subtracted from the logit of every generated token")
+        float | None,
+        Meta(description="-2 to 2, subtracted from the logit of every generated token"),
     ] = None
     frequency_penalty: Annotated[
         float | None,
-        Meta(description="subtracted from a token's logit each time it was generated"),
+        Meta(description="-2 to 2, subtracted from a token's logit each time it was generated"),
     ] = None
     logit_bias: Annotated[
-        dict[int, float] | None, Meta(description="added to the logits of these token ids")
+        dict[int, float] | None,
+        Meta(description="-100 to 100, added to the logits of these token ids"),
     ] = None
     speculate: Annotated[
         bool | None,

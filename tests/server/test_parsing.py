@@ -135,8 +135,13 @@ def test_calls_of_an_answer_and_of_a_stream() -> None:
         assert streamed.function.arguments == calls[0].function.arguments
         assert chunks[-1].choices[0].finish_reason == "tool_calls"
         none = server.post("/v1/chat/completions", ASK | {"tool_choice": "none"})
-        assert none.status_code == 200
+        said = none.json()["choices"][0]["message"]["reasoning_content"]
         assert seen[-1] == ("user:Add.;assistant:7;tool:8;<|im_start|>assistant", ())
+        raw = server.post("/v1/chat/completions", ASK | {"skip_special_tokens": False})
+        assert "skip_special_tokens" in raw.json()["error"]["message"]
+        body = ASK | {"skip_special_tokens": False, "tool_choice": "none"}
+        raw = server.post("/v1/chat/completions", body)
+        assert raw.json()["choices"][0]["message"]["content"] == said
 
 
 def test_tools_are_refused_where_calls_cannot_be_told_from_text() -> None:

@@ -26,18 +26,18 @@ async def chat_completions(request: Request) -> Response:
     service.check_choices(body.value("n", 1))
     prompt = await service.text.run(_prompt, body, service, tools)
     maximum = body.max_completion_tokens
+    make = service.parser if body.value("skip_special_tokens", default=True) else None
     wanted = Wanted(
         max_tokens=body.max_tokens if maximum is None else maximum,
         default_tokens=service.settings.max_tokens,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         prompt_field="messages",
-        parses=service.parser is not None,
+        parses=make is not None,
     )
     requests = requests_of(body, [prompt.ids], wanted, service.settings, service.eos)
     generation = service.generate(requests, arrived)
     number = request.state.request_id
     answer = ChatAnswer(service, body, generation, number, len(prompt.ids))
-    make = service.parser
     answer.parsers = [PlainAnswer() if make is None else make(prompt.text, tools) for _ in requests]
     return await answer.response(request)
 
@@ -81,4 +81,6 @@ def _checked(body: ChatRequest, service: Service) -> Sequence[dict[str, Any]]:
             "transformers (5.23 or newer) has no response template for this model, so its calls "
             "could not be told from text",
         )
+    if body.skip_special_tokens is False:
+        raise refused("skip_special_tokens", "false, with tools: calls are parsed from the text")
     return body.tools

@@ -48,7 +48,11 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         bool | None, Meta(description="the model's end tokens do not end the text")
     ] = None
     skip_special_tokens: Annotated[
-        bool | None, Meta(description="false: the text shows special tokens; true by default")
+        bool | None,
+        Meta(
+            description="false: the text shows special tokens, and a chat's is not parsed; true by "
+            "default"
+        ),
     ] = None
     seed: Annotated[
         int | None, Meta(description="decides all tokens; drawn by the server if left out")

@@ -26,6 +26,10 @@ class RequestFailed(DraftwoodError):  # noqa: N818 - a kind of DraftwoodError
     reason: str = ""
 
 
+class GrammarError(DraftwoodError):
+    """The grammar of a request allows no token, not even the end."""
+
+
 def need(module: str, extra: str) -> Any:
     """Import ``module``, which Draftwood's extra ``extra`` installs.
 

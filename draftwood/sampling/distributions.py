@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from draftwood.copies import uploaded
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, GrammarError
 from draftwood.protocols import Drafter, Noise, TargetOutput
 from draftwood.sampling.history import History
 from draftwood.sampling.kernel import draw_with_kernel, kernel_for
@@ -156,7 +156,7 @@ class TreeDistributions:
             )
         complaint = "" if self._mask is None else self._mask.complaint(node)
         if complaint:
-            return DraftwoodError(f"no token can follow at position {position}: {complaint}")
+            return GrammarError(f"no token can follow at position {position}: {complaint}")
         return DraftwoodError(
             f"no token can follow at position {position}: its scores are all -inf or not numbers; "
             "ban fewer tokens or check the logits processors"

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from draftwood.engine.thread import Busy, Closing
-from draftwood.errors import DraftwoodError, RequestFailed
+from draftwood.errors import DraftwoodError, GrammarError, RequestFailed
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +87,8 @@ def api_error(error: BaseException) -> ApiError:
         return ApiError(429, str(error), code="queue_full", headers=headers)
     if isinstance(error, Closing):
         return ApiError(503, str(error), code="stopping")
+    if isinstance(error, RequestFailed) and isinstance(error.__cause__, GrammarError):
+        return bad_request(f"the grammar cannot be kept to: {error.reason}")
     if isinstance(error, RequestFailed):
         return ApiError(500, f"the request failed: {error.reason}")
     if isinstance(error, DraftwoodError):

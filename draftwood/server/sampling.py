@@ -12,6 +12,7 @@ from draftwood.sampling.params import SamplingParams
 from draftwood.server.errors import bad_request
 from draftwood.server.schemas.fields import SamplingFields
 from draftwood.server.settings import SAMPLING, ServeSettings
+from draftwood.server.structured import grammar_of
 
 _OPENAI: Mapping[str, float] = {"temperature": 1.0}
 """Where the API's defaults are not those of :class:`SamplingParams`."""
@@ -48,13 +49,16 @@ def requests_of(
     wanted: Wanted,
     settings: ServeSettings,
     eos: frozenset[int],
+    owner: str = "",
 ) -> list[Request]:
     """A request for each choice of each prompt, ``n`` neighbours for one prompt.
+
+    ``owner`` tells clients apart that share nothing.
 
     Raises:
         ApiError: a field cannot be honoured.
     """
-    sampling = _sampling(body, settings)
+    sampling, grammar = _sampling(body, settings), grammar_of(body)
     ends = frozenset(() if body.ignore_eos else eos) | frozenset(body.stop_token_ids or ())
     stop = body.stop or ()
     found = []
@@ -71,8 +75,9 @@ def requests_of(
             sampling=sampling,
             eos=ends,
             stop=(stop,) if isinstance(stop, str) else tuple(stop),
-            namespace=body.user or "",
+            namespace=f"{owner}/{body.user or ''}" if owner else body.user or "",
             logprobs=wanted.logprobs,
+            grammar=grammar,
             speculate=body.value("speculate", True),
             min_new_tokens=body.min_tokens or 0,
             skip_special_tokens=not wanted.parses and body.value("skip_special_tokens", True),

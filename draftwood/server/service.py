@@ -10,6 +10,8 @@ from starlette.requests import Request as HttpRequest
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.engine.thread import EngineThread
+from draftwood.errors import DraftwoodError
+from draftwood.grammars.constraint import constraint_of
 from draftwood.server.body import T, decode, read
 from draftwood.server.errors import ApiError, bad_request
 from draftwood.server.generation import Generation
@@ -84,6 +86,22 @@ class Service:
                 "for fewer, or in several requests",
                 "n",
             )
+
+    async def check_grammar(self, request: Request) -> None:
+        """Compile the grammar of a request beside the engine, which a wrong one then never holds.
+
+        Raises:
+            ApiError: it cannot be compiled, or its library is not installed.
+        """
+        if request.grammar is None:
+            return
+        vocabulary = self.text.vocabulary
+        try:
+            await self.text.run(
+                constraint_of, request.grammar, self.text.tokenizer, vocabulary, request.ends
+            )
+        except DraftwoodError as error:
+            raise bad_request(str(error), "response_format") from error
 
     def generate(self, requests: Sequence[Request], arrived: float) -> Generation:
         """Begin to decode the choices of a response.

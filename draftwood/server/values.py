@@ -7,7 +7,6 @@ import msgspec
 
 from draftwood.server.errors import ApiError, bad_request
 from draftwood.server.schemas.fields import SamplingFields
-from draftwood.server.structured import refuse_structured
 
 _MOST_CHOICES = 128
 """Most choices of a prompt, as in OpenAI's API."""
@@ -39,7 +38,6 @@ def check_values(body: SamplingFields) -> None:
         found = getattr(body, name, None)
         if found is not None and found not in values:
             raise _refused(body, name, found)
-    refuse_structured(body)
     if body.stream_options is not None and not body.stream:
         raise bad_request("stream_options needs stream: true", "stream_options")
     if not 1 <= body.value("n", 1) <= _MOST_CHOICES:

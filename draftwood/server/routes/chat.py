@@ -34,7 +34,10 @@ async def chat_completions(request: Request) -> Response:
         prompt_field="messages",
         parses=make is not None,
     )
-    requests = requests_of(body, [prompt.ids], wanted, service.settings, service.eos)
+    requests = requests_of(
+        body, [prompt.ids], wanted, service.settings, service.eos, request.state.owner
+    )
+    await service.check_grammar(requests[0])
     generation = service.generate(requests, arrived)
     number = request.state.request_id
     answer = ChatAnswer(service, body, generation, number, len(prompt.ids))

@@ -39,7 +39,8 @@ async def completions(request: Request) -> Response:
     prompts = await service.text.run(_prompts, body, service)
     wanted = Wanted(body.max_tokens, _MAX_TOKENS, body.logprobs, "prompt")
     ids = [each.ids for each in prompts]
-    requests = requests_of(body, ids, wanted, service.settings, service.eos)
+    requests = requests_of(body, ids, wanted, service.settings, service.eos, request.state.owner)
+    await service.check_grammar(requests[0])
     generation = service.generate(requests, arrived)
     number = request.state.request_id
     answer = TextAnswer(service, body, generation, number, sum(map(len, ids)))

@@ -89,10 +89,24 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     user: Annotated[
         str | None,
-        Meta(description="whose text it is: users share neither drafts nor cached prefixes"),
+        Meta(
+            description="whose text it is: users share neither drafts nor cached prefixes, nor do "
+            "clients with different keys"
+        ),
     ] = None
     response_format: Annotated[
-        Any, Meta(description='`{"type": "text"}` only: structured output is not supported')
+        Any,
+        Meta(
+            description="what the answer must be: `text`, `json_object`, or `json_schema`, always "
+            "kept to strictly; not with `tools`"
+        ),
+    ] = None
+    structured_outputs: Annotated[
+        Any,
+        Meta(
+            description="the same as vLLM spells it: one of `json` (a schema), `json_object`, "
+            "`regex`, `choice`, `grammar` (EBNF or Lark)"
+        ),
     ] = None
     metadata: Annotated[
         dict[str, Any] | None, Meta(description="a label; changes nothing and is not kept")

@@ -1,0 +1,152 @@
+"""Answers that have the form that a client asks for, and forms that are refused."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from draftwood.server.schemas.chat import ChatRequest
+from draftwood.server.structured import grammar_of
+from tests.factories.running_server import Running, running, tiny_engine
+
+pytest.importorskip("llguidance")
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"enum": ["ab", "abc"]}, "size": {"type": "integer", "maximum": 9}},
+    "required": ["name", "size"],
+    "additionalProperties": False,
+}
+MESSAGES: list[Any] = [{"role": "user", "content": "abc abc abc"}]
+
+
+def chat(server: Running, **fields: Any) -> Any:
+    body = {"messages": MESSAGES, "max_tokens": 80, "seed": 3, **fields}
+    response = server.post("/v1/chat/completions", body)
+    return response.status_code, response.json()
+
+
+def text(server: Running, **fields: Any) -> str:
+    status, found = chat(server, **fields)
+    assert status == 200, found
+    return str(found["choices"][0]["message"]["content"])
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_json_of_a_schema(server: Running, temperature: float) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "thing", "schema": SCHEMA}}
+    for speculate in (True, False):
+        fields = {"temperature": temperature, "speculate": speculate}
+        answer = text(server, response_format=form, **fields)
+        found = json.loads(answer)
+        assert found["name"] in ("ab", "abc")
+        assert found["size"] <= 9
+        assert answer == text(server, structured_outputs={"json": SCHEMA}, **fields)
+
+
+def test_the_choices_of_one_prompt(server: Running) -> None:
+    _, found = chat(server, structured_outputs={"choice": ["yes", "no"]}, n=4, temperature=1)
+    answers = [choice["message"]["content"] for choice in found["choices"]]
+    assert set(answers) <= {"yes", "no"}
+    assert {choice["finish_reason"] for choice in found["choices"]} == {"stop"}
+
+
+def test_a_text_that_is_continued(server: Running) -> None:
+    body = {"prompt": "abc ", "max_tokens": 20, "structured_outputs": {"regex": "[a-c]{3}-[0-9]"}}
+    found = server.post("/v1/completions", body).json()
+    answer = found["choices"][0]["text"]
+    assert len(answer) == 5
+    assert set(answer[:3]) <= set("abc")
+    assert answer[3] == "-"
+
+
+GRAMMARS = ['root ::= "x" | "yz"', 'start: "x" | "yz"']
+
+
+@pytest.mark.parametrize("grammar", GRAMMARS)
+def test_a_grammar_of_either_form(server: Running, grammar: str) -> None:
+    assert text(server, structured_outputs={"grammar": grammar}) in ("x", "yz")
+
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"response_format": "json"}, "response_format", "give an object"),
+    ({"response_format": {"type": "xml"}}, "response_format", "json_schema"),
+    ({"response_format": {"type": "json_schema"}}, "response_format", "no schema"),
+    ({"response_format": {"type": "text", "schema": {}}}, "response_format", "no 'schema'"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "king"}}}},
+        "response_format",
+        "king",
+    ),
+    ({"structured_outputs": {}}, "structured_outputs", "0 forms"),
+    ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "2 forms"),
+    ({"structured_outputs": {"regex": "("}}, "response_format", "regex"),
+    ({"structured_outputs": {"choice": []}}, "structured_outputs", "options"),
+    ({"structured_outputs": {"json_object": False}}, "structured_outputs", "give true"),
+    (
+        {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}},
+        "structured_outputs",
+        "give one",
+    ),
+    ({"structured_outputs": {"regex": "a"}, "ignore_eos": True}, "structured_outputs", "ignore"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param", "says"), WRONG)
+def test_what_is_wrong_is_said(
+    server: Running, fields: dict[str, Any], param: str, says: str
+) -> None:
+    status, found = chat(server, **fields)
+    assert status == 400
+    assert found["error"]["param"] == param
+    assert says in found["error"]["message"]
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """A schema that spells out as many objects as two to the depth."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"a": schema, "b": schema}}
+    return schema
+
+
+BOMBS = {
+    "repeated": {"regex": "((((a{1,99}){1,99}){1,99}){1,99}){1,99}"},
+    "wide": {"json": {"type": "object", "properties": {f"p{i}": {"anyOf": [
+        {"type": "object", "properties": {f"q{k}": {"pattern": "^(a|b)*c{50}$"} for k in range(40)}}
+    ]} for i in range(400)}}},
+    "endless": {"json": {"$ref": "#"}},
+    "deep": {"json": nested(12)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_large_grammars_hold_nobody_up(server: Running, name: str) -> None:
+    began = time.monotonic()
+    status, _ = chat(server, structured_outputs=BOMBS[name], max_tokens=5)
+    assert status in (200, 400)
+    assert time.monotonic() - began < 20, "2 seconds on a quiet machine"
+
+
+def test_other_fields_have_no_grammar() -> None:
+    assert grammar_of(ChatRequest(messages=[])) is None
+    assert grammar_of(ChatRequest(messages=[], response_format={"type": "text"})) is None
+
+
+def test_clients_with_different_keys_share_no_prefix() -> None:
+    with running(tiny_engine("ar", prefix_cache="1MB"), api_keys=("one", "two")) as server:
+        body = {"prompt": "abc " * 20, "max_tokens": 3}
+
+        def reused(key: str) -> int:
+            before = server.service.thread.engine.prefix_tokens[1]
+            headers = {"Authorization": f"Bearer {key}"}
+            assert server.post("/v1/completions", body, headers=headers).status_code == 200
+            return server.service.thread.engine.prefix_tokens[1] - before
+
+        assert [reused(key) > 0 for key in ("one", "two", "one", "two")] == [
+            False,
+            False,
+            True,
+            True,
+        ]

@@ -117,16 +117,22 @@ class Completion:
 
 @dataclass(frozen=True)
 class Delta:
-    """New tokens of a request; ``accepted`` tells drafted tokens from the target's own.
+    """New tokens of a request, their text, and the source that drafted each.
 
-    ``logprobs`` is empty if they were not asked for.
+    ``sources`` is empty text for the target's own tokens. ``logprobs`` is empty if they were not
+    asked for.
     """
 
     request_id: int
     tokens: tuple[int, ...]
-    accepted: tuple[bool, ...]
+    sources: tuple[str, ...]
     pieces: tuple[str, ...]
     logprobs: tuple[TokenLogprob, ...] = ()
+
+    @property
+    def accepted(self) -> tuple[bool, ...]:
+        """Whether each token was drafted."""
+        return tuple(map(bool, self.sources))
 
 
 @dataclass(frozen=True, eq=False)

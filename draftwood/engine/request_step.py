@@ -40,10 +40,11 @@ class RequestStep:
         Raises:
             Exception: the tokenizer's. The tokens do not count then.
         """
-        delta = self.sequence.told(self.taken)
+        tree, path = self.outcome.tree, self.outcome.path
+        delta = self.sequence.told(self.taken, [tree.sources[node] for node in path])
         stats = StepStats(
-            tree=self.outcome.tree,
-            path=self.outcome.path,
+            tree=tree,
+            path=path,
             committed=len(delta.tokens),
             times=self.times,
             batch=self.batch,

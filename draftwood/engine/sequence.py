@@ -33,14 +33,12 @@ class Taken(NamedTuple):
 
     Attributes:
         tokens: the newest ones.
-        accepted: whether each was drafted.
         reason: for which the last one ends the request; None: it goes on.
         pieces: the text of each, if the text may end the request; it is made later otherwise.
         logprobs: of each, if they were asked for.
     """
 
     tokens: tuple[int, ...]
-    accepted: tuple[bool, ...]
     reason: FinishReason | None
     pieces: tuple[str, ...]
     logprobs: tuple[TokenLogprob, ...]
@@ -160,11 +158,14 @@ class RunningRequest:
             self._drop(len(taken))
             raise
         self.pace += _PACE * (len(taken) - self.pace)
-        accepted = tuple(i < len(path) for i in range(len(taken)))
-        return Taken(tuple(taken), accepted, reason, tuple(pieces), logprobs)
+        return Taken(tuple(taken), reason, tuple(pieces), logprobs)
 
-    def told(self, taken: Taken) -> Delta:
+    def told(self, taken: Taken, drafted_by: Sequence[str] = ()) -> Delta:
         """The event of the newest tokens, with their text.
+
+        Args:
+            taken: the tokens.
+            drafted_by: source of each accepted node; what follows them is the target's own.
 
         If the tokenizer raises an exception, none of them counts.
         """
@@ -180,7 +181,9 @@ class RunningRequest:
                 raise
         self.text += pieces
         self.logprobs += taken.logprobs
-        return Delta(self.number, taken.tokens, taken.accepted, pieces, taken.logprobs)
+        own = [""] * (len(taken.tokens) - len(drafted_by))
+        sources = (*drafted_by, *own)[: len(taken.tokens)]  # the end of a path may be cut off
+        return Delta(self.number, taken.tokens, sources, pieces, taken.logprobs)
 
     def _drop(self, newest: int) -> None:
         del self.tokens[len(self.tokens) - newest :]

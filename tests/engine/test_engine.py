@@ -141,10 +141,27 @@ def test_deltas_add_up_and_tell_accepted_tokens_apart() -> None:
     steps = [e.stats for e in events if isinstance(e, Stepped)]
     assert tuple(t for d in deltas for t in d.tokens) == target.greedy(PROMPT, 40)
     assert deltas[0].accepted == (False,)
+    assert deltas[0].sources == ("",)
     for delta, step in zip(deltas[1:], steps, strict=True):
-        assert sum(delta.accepted) == min(len(step.path), len(delta.tokens))
+        drafted = [step.tree.sources[node] for node in step.path][: len(delta.tokens)]
+        assert delta.sources == (*drafted, "")[: len(delta.tokens)]
+        assert delta.accepted == tuple(source != "" for source in delta.sources)
         assert len(delta.tokens) == step.committed
     assert isinstance(events[-1], Finished)
+    assert {source for d in deltas for source in d.sources} == {"", "context", "adjacency"}
+
+
+def test_a_path_that_is_cut_off_has_the_sources_of_what_is_left() -> None:
+    target = MarkovTarget()
+    whole = list(Engine(target, method("goose")).stream([Request(PROMPT, 40)]))
+    deltas = [e for e in whole if isinstance(e, Delta)]
+    place = next(i for i, d in enumerate(deltas) if sum(d.accepted) > 1)
+    before = sum(len(d.tokens) for d in deltas[:place])
+    stopped = Request(PROMPT, 40, should_stop=lambda ids: ids.shape[1] == len(PROMPT) + before + 1)
+    events = list(Engine(target, method("goose")).stream([stopped]))
+    *_, last = [e for e in events if isinstance(e, Delta)]
+    assert last.sources == deltas[place].sources[:1]
+    assert last.accepted == (True,)
 
 
 def test_cancel_waiting_and_running() -> None:

@@ -19,6 +19,7 @@ from draftwood.server.schemas.answers import (
     Metrics,
     SpeculativeStats,
     TextChoice,
+    TokenSource,
     Usage,
 )
 from draftwood.server.schemas.fields import SamplingFields
@@ -60,6 +61,7 @@ class Answer(ABC):
         options = body.stream_options
         self._reports_usage = options is not None and bool(options.include_usage)
         self._always = options is not None and bool(options.continuous_usage_stats)
+        self._asks_sources = bool(body.token_sources)
         self._usage = Usage(prompt_tokens, 0, prompt_tokens)
         self._stats: list[SpeculativeStats] = []
 
@@ -112,6 +114,16 @@ class Answer(ABC):
                 self._usage.completion_tokens += len(event.tokens)
                 self._usage.total_tokens += len(event.tokens)
             yield index, event
+
+    def sources(self, *deltas: Delta) -> list[TokenSource] | msgspec.UnsetType:
+        """The text and the source of each token, if the client asked for them."""
+        if not self._asks_sources:
+            return UNSET
+        return [
+            TokenSource(piece, source or None)
+            for delta in deltas
+            for piece, source in zip(delta.pieces, delta.sources, strict=True)
+        ]
 
     def stats(self, completion: Completion) -> SpeculativeStats:
         """The statistics of a finished choice, which are kept for :attr:`metrics`."""

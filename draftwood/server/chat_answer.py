@@ -33,6 +33,7 @@ class _Parts:
     reasoning: list[str] = field(default_factory=list)
     calls: list[AnswerToolCall] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    deltas: list[Delta] = field(default_factory=list)
 
     def add(self, parts: Sequence[Part]) -> None:
         for part in parts:
@@ -67,6 +68,7 @@ class ChatAnswer(Answer):
             if isinstance(event, Delta):
                 parts.add(self._parts(index, event))
                 parts.logprobs += event.logprobs
+                parts.deltas.append(event)
                 continue
             parts.add(self.parsers[index].finish())
             choices[index] = ChatChoice(
@@ -75,6 +77,7 @@ class ChatAnswer(Answer):
                 logprobs=self._logprobs(parts.logprobs),
                 finish_reason=_reason(event, called=bool(parts.calls)),
                 speculative_decoding_stats=self.stats(event),
+                token_sources=self.sources(*parts.deltas),
             )
         return ChatCompletion(
             id=self.id,
@@ -94,15 +97,18 @@ class ChatAnswer(Answer):
         async for index, event in self.events():
             if isinstance(event, Delta):
                 parts, logprobs = self._parts(index, event), self._logprobs(event.logprobs)
+                sources = self.sources(event)
             else:
-                parts, logprobs = self.parsers[index].finish(), None
+                parts, logprobs, sources = self.parsers[index].finish(), None, UNSET
             deltas = _deltas(parts, calls[index])
             calls[index] += sum(isinstance(part, Call) for part in parts)
-            if logprobs is not None and not deltas:
+            if (logprobs is not None or sources) and not deltas:
                 deltas = [ChatDelta(content="")]
             for delta in deltas:
-                yield self.chunk([ChatChunkChoice(index=index, delta=delta, logprobs=logprobs)])
-                logprobs = None
+                found = ChatChunkChoice(index=index, delta=delta, logprobs=logprobs)
+                found.token_sources = sources
+                yield self.chunk([found])
+                logprobs, sources = None, UNSET
             if not isinstance(event, Delta):
                 last = ChatChunkChoice(index=index, delta=ChatDelta())
                 last.finish_reason = _reason(event, called=calls[index] > 0)

@@ -97,6 +97,7 @@ class _Choice:
     echoed: str
     pieces: list[str] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    deltas: list[Delta] = field(default_factory=list)
     length: int = 0
 
     def take(self, delta: Delta) -> int:
@@ -105,6 +106,7 @@ class _Choice:
         self.length += sum(map(len, delta.pieces))
         self.pieces += delta.pieces
         self.logprobs += delta.logprobs
+        self.deltas.append(delta)
         return before
 
 
@@ -129,6 +131,7 @@ class TextAnswer(Answer):
                 logprobs=self._logprobs(choice.logprobs, choice.pieces, len(choice.echoed)),
                 finish_reason=finish_reason(event),
                 speculative_decoding_stats=self.stats(event),
+                token_sources=self.sources(*choice.deltas),
             )
         return TextCompletion(
             id=self.id,
@@ -151,8 +154,9 @@ class TextAnswer(Answer):
                     index=index,
                     text="".join(event.pieces),
                     logprobs=self._logprobs(event.logprobs, event.pieces, begin),
+                    token_sources=self.sources(event),
                 )
-                if found.text or found.logprobs:
+                if found.text or found.logprobs or found.token_sources:
                     yield self.chunk([found])
             else:
                 reason, stats = finish_reason(event), self.stats(event)

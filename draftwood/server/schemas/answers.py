@@ -54,6 +54,13 @@ class Metrics(msgspec.Struct):
     speculative_decoding: SpeculativeStats
 
 
+class TokenSource(msgspec.Struct):
+    """The text that a token added, and the source that drafted it; null: it is the target's own."""
+
+    text: str
+    source: str | None
+
+
 class TopLogprob(msgspec.Struct):
     """A likely token at some place of a chat's answer."""
 
@@ -118,6 +125,7 @@ class ChatChoice(msgspec.Struct):
     logprobs: ChatLogprobs | None
     finish_reason: FinishReason
     speculative_decoding_stats: SpeculativeStats
+    token_sources: Sequence[TokenSource] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatCompletion(msgspec.Struct, kw_only=True):
@@ -149,6 +157,7 @@ class ChatChunkChoice(msgspec.Struct, kw_only=True):
     logprobs: ChatLogprobs | None = None
     finish_reason: FinishReason | None = None
     speculative_decoding_stats: SpeculativeStats | msgspec.UnsetType = msgspec.UNSET
+    token_sources: Sequence[TokenSource] | msgspec.UnsetType = msgspec.UNSET
 
 
 class TextChoice(msgspec.Struct, kw_only=True):
@@ -159,6 +168,7 @@ class TextChoice(msgspec.Struct, kw_only=True):
     logprobs: TextLogprobs | None = None
     finish_reason: FinishReason | None = None
     speculative_decoding_stats: SpeculativeStats | msgspec.UnsetType = msgspec.UNSET
+    token_sources: Sequence[TokenSource] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Chunk(msgspec.Struct, kw_only=True):

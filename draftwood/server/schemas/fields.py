@@ -87,6 +87,10 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         bool | None,
         Meta(description="false: decode this request plainly, one token a step"),
     ] = None
+    token_sources: Annotated[
+        bool | None,
+        Meta(description="each token's text, and the source that drafted it (below)"),
+    ] = None
     user: Annotated[
         str | None,
         Meta(

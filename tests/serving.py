@@ -12,6 +12,7 @@ from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.schemas.completion import CompletionRequest
 from draftwood.server.schemas.fields import SamplingFields, StreamOptions
 from draftwood.server.schemas.messages import Message, Part
+from draftwood.server.schemas.stats import Stats
 from draftwood.server.schemas.tokens import DetokenizeRequest, TokenizeRequest
 from draftwood.server.values import descriptions
 
@@ -19,11 +20,15 @@ PAGE = Path(__file__).parents[1] / "docs" / "serving.md"
 END = "<!-- The end of the table. -->\n"
 
 
-def fields(kind: type[msgspec.Struct], without: type[msgspec.Struct] | None = None) -> str:
-    """A table of a struct's fields and what the server does with them."""
+def fields(
+    kind: type[msgspec.Struct],
+    without: type[msgspec.Struct] | None = None,
+    heading: str = "what the server does",
+) -> str:
+    """A table of a struct's fields and what the server does with them, or what they mean."""
     left_out = set(without.__struct_fields__) if without else set()
     rows = descriptions(kind).items()
-    return "| field | what the server does |\n|---|---|\n" + "".join(
+    return f"| field | {heading} |\n|---|---|\n" + "".join(
         f"| `{name}` | {text} |\n" for name, text in rows if name not in left_out
     )
 
@@ -51,6 +56,7 @@ def tables() -> dict[str, str]:
         "fields of parts": fields(Part),
         "fields of tokenize": fields(TokenizeRequest),
         "fields of detokenize": fields(DetokenizeRequest),
+        "stats": fields(Stats, heading="meaning"),
         "metrics": metrics(),
     }
 

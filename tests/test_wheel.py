@@ -23,6 +23,9 @@ def test_git_ignores_no_shipped_part() -> None:
     homes = [path.parent.relative_to(ROOT) for path in ASSETS.glob("*/model.json")]
     assert len(homes) == len(shipped_models(ASSETS)) >= 2
     paths = [str(home / part) for home in homes for part in PARTS]
+    page = [path.relative_to(ROOT) for path in (ROOT / "draftwood/server/page").iterdir()]
+    assert {path.suffix for path in page} == {".html", ".css", ".js", ".svg"}
+    paths += map(str, page)
     found = subprocess.run(
         ["git", "check-ignore", "--no-index", *paths, "build/x"],
         cwd=ROOT,

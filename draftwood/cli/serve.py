@@ -189,6 +189,7 @@ def _lines(service: Service, url: str) -> Iterator[str]:
         f"Draftwood {__version__}: {', '.join(settings.names)} at {url}{key}, decoded by "
         f"{engine.method.name}"
     )
+    yield f"The page to chat with it and to see its drafts: {url.removesuffix('v1')}"
     if engine.note:
         yield engine.note
     if service.text.template is None:

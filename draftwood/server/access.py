@@ -11,8 +11,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from draftwood.server.errors import ApiError
 
-OPEN_PATHS = ("/health", "/metrics")
+OPEN_PATHS = ("/health", "/metrics", "/")
 """They need no key, so that probes and Prometheus can be kept simple; they tell no text."""
+
+_PAGE = "/page/"
+"""What the paths of the page's own files begin with; the page asks for the key."""
 
 _ID = re.compile(r"[!-~]{1,128}")
 
@@ -61,7 +64,7 @@ class Access:
             await error.response()(scope, receive, named)
 
     def _admits(self, path: str, authorization: str) -> bool:
-        if not self._keys or path in OPEN_PATHS:
+        if not self._keys or path in OPEN_PATHS or path.startswith(_PAGE):
             return True
         scheme, given = authorization.partition(" ")[0], _key(authorization)
         # All are compared, so that the time tells nothing.

@@ -10,10 +10,12 @@ from starlette.routing import Route
 from draftwood.errors import DraftwoodError
 from draftwood.server.access import Access
 from draftwood.server.errors import ApiError, on_api_error, on_http_error
-from draftwood.server.routes import chat, completions, tokens, watching
+from draftwood.server.routes import chat, completions, page, tokens, watching
 from draftwood.server.service import Service
 
 ROUTES = (
+    Route("/", page.index),
+    Route("/page/{name}", page.part),
     Route("/v1/chat/completions", chat.chat_completions, methods=["POST"]),
     Route("/v1/completions", completions.completions, methods=["POST"]),
     Route("/v1/models", watching.models),
@@ -22,6 +24,7 @@ ROUTES = (
     Route("/detokenize", tokens.detokenize, methods=["POST"]),
     Route("/health", watching.health),
     Route("/metrics", watching.metrics),
+    Route("/stats", watching.stats),
     Route("/version", watching.version),
 )
 

@@ -18,7 +18,7 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from draftwood.engine.request import Delta, Event, Finished, Stepped
-from draftwood.engine.stats import StepStats
+from draftwood.engine.stats import StepStats, Tally
 from draftwood.engine.thread import EngineStats
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -75,6 +75,9 @@ class ServerMetrics:
     Args:
         prefix: what names begin with, before a colon.
         model: label of all metrics.
+
+    Attributes:
+        tally: sums over all steps of requests.
     """
 
     def __init__(self, prefix: str, model: str) -> None:
@@ -93,6 +96,7 @@ class ServerMetrics:
             name: made(Histogram, name, text, buckets=buckets)
             for name, (text, buckets) in HISTOGRAMS.items()
         }
+        self.tally = Tally()
         self._shown: dict[str, int] = {}  # the engine's own counts, as the page has them
         self._newest: dict[int, float] = {}  # when a request had its newest token
 
@@ -146,6 +150,7 @@ class ServerMetrics:
                 self._histograms["inter_token_latency_seconds"].observe((now - before) / count)
 
     def _count_step(self, step: StepStats) -> None:
+        self.tally.add(step)
         if not step.tree.drafted:
             return
         self._counters["spec_decode_num_drafts"].inc()

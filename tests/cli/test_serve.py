@@ -80,6 +80,7 @@ def test_serve_until_a_signal(
     client.join(10)
     assert (code, out) == (0, "")
     assert f"tiny, small at http://127.0.0.1:{port}/v1 with a key, decoded by goose" in err
+    assert f"see its drafts: http://127.0.0.1:{port}/\n" in err
     found = client.found
     names = [(each["id"], each["max_model_len"]) for each in found["models"].json()["data"]]
     assert names == [("tiny", 40), ("small", 40)]

@@ -12,6 +12,7 @@ from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.schemas.completion import CompletionRequest
 from draftwood.server.schemas.fields import StreamOptions
 from draftwood.server.schemas.messages import Message, Part
+from draftwood.server.schemas.stats import Stats
 from draftwood.server.schemas.tokens import DetokenizeRequest, TokenizeRequest
 from draftwood.server.values import SUPPORTED, descriptions
 from tests.serving import PAGE, written
@@ -24,6 +25,7 @@ KINDS = (
     StreamOptions,
     TokenizeRequest,
     DetokenizeRequest,
+    Stats,
 )
 OPENAI = "messages model frequency_penalty logit_bias logprobs max_completion_tokens max_tokens n "
 OPENAI += "metadata modalities parallel_tool_calls prediction presence_penalty reasoning_effort "

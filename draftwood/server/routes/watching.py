@@ -1,12 +1,14 @@
-"""``/v1/models``, ``/health``, ``/metrics`` and ``/version``."""
+"""``/v1/models``, ``/health``, ``/metrics``, ``/stats`` and ``/version``."""
 
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from draftwood import __version__
 from draftwood.server.metrics import CONTENT_TYPE
+from draftwood.server.schemas.stats import Stats
 from draftwood.server.service import Service
 
 
@@ -42,6 +44,28 @@ async def metrics(request: Request) -> Response:
     service: Service = request.app.state.service
     page = service.metrics.page(service.thread.stats())
     return Response(page, headers={"Content-Type": CONTENT_TYPE})
+
+
+async def stats(request: Request) -> Response:
+    """The figures of the server now, and the sums of its steps so far."""
+    service: Service = request.app.state.service
+    engine, tally = service.thread.stats(), service.metrics.tally
+    found = Stats(
+        model=service.settings.names[0],
+        method=service.thread.engine.method.name,
+        has_chat_template=service.text.template is not None,
+        running=engine.running,
+        waiting=engine.waiting,
+        cache_usage=engine.cache_usage,
+        prefix_queries=engine.prefix_queries,
+        prefix_hits=engine.prefix_hits,
+        request_steps=tally.steps,
+        committed_tokens=tally.committed,
+        draft_tokens=tally.drafted,
+        accepted_draft_tokens=tally.accepted,
+        sources=dict(tally.accepted_by_source),
+    )
+    return Response(msgspec.json.encode(found), media_type="application/json")
 
 
 async def version(_request: Request) -> Response:

@@ -96,7 +96,7 @@ class Completion:
     seconds: float
     error: RequestFailed | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
-    queued: float = float("nan")
+    queued: float = 0.0
 
     def checked(self) -> "Completion":
         """This completion, unless the request failed.

@@ -147,4 +147,4 @@ def test_auto_is_the_default() -> None:
     found = generate(MODEL, "a b", **kwargs)
     assert isinstance(found, torch.Tensor)
     assert ends(found.tolist()) == [alone("a b")]
-    assert list(attachment_of(MODEL)._engines)[-1] == ("auto",)
+    assert list(attachment_of(MODEL)._engines)[-1] == (("auto",), None)

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,11 +20,12 @@ from draftwood.costs import recall
 from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
+from draftwood.costs.store import CostsKey
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
-from draftwood.files import CACHE_VARIABLE
+from draftwood.files import CACHE_VARIABLE, encode
 from draftwood.protocols import StepTimes
 from draftwood.tree import tree_of
 from tests.factories.markov_target import FakeHost, MarkovTarget
@@ -86,13 +88,19 @@ def test_a_draft_model_and_a_head_are_measured_for_a_method_with_both(
     for source in ("draft", "eagle3"):
         assert f"chain of {source}" in " ".join(outcome.output.split())
 
-    def measured(*_: object) -> StepCosts:
-        raise AssertionError("the costs are known")
+    asked: list[CostsKey] = []
 
-    monkeypatch.setattr(recall, "_measured", measured)
+    def known(key: CostsKey, _: object) -> StepCosts:
+        asked.append(key)
+        return costs
+
+    monkeypatch.setattr(recall, "read_or_measure", known)
     model, tokenizer = draftwood.embedded()
     text = "auto:draft=embedded-draft:head=embedded-eagle3"
     assert len(Engine(model, text, tokenizer=tokenizer).generate([Request([1, 2, 3], 4)])) == 1
+    [key] = asked
+    # Layouts are chosen by time, by each process for itself.
+    assert encode(replace(key, layouts=())) == found["key"] | {"layouts": []}
 
 
 def test_what_was_measured_on_a_busy_machine_is_shown_but_not_kept(

@@ -1,6 +1,8 @@
 """Prompts are cached in pieces between the steps of requests that run."""
 
+import numpy as np
 import pytest
+import torch
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
@@ -10,9 +12,10 @@ from draftwood.engine.request import Delta, Event, Finished, Request
 from draftwood.methods import method
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.tuner import AutoTuner
-from draftwood.protocols import RequestLoad
+from draftwood.protocols import Outcome, RequestLoad, StepReport, StepTimes, TargetOutput
 from draftwood.runner.attach import attach
 from draftwood.runner.recompute import RecomputingRunner
+from draftwood.tree import tree_of
 from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.tiny_llama import tiny_llama
 
@@ -107,8 +110,17 @@ def test_a_piece_is_as_large_as_makes_its_tokens_cheap() -> None:
     assert tuner_of(1e6, 1.0).prompt_piece() == 2048
 
 
-@pytest.mark.parametrize("name", ["goose", "eagle3"])
-def test_pieces_of_a_model(name: str) -> None:
+def test_a_piece_takes_as_long_as_a_step() -> None:
+    tuner = tuner_of(1.0, 1.0)
+    tree = tree_of(range(100), range(-1, 99))
+    logits = torch.zeros(100, 8)
+    none = np.empty(0, dtype=np.int64)
+    rows = TargetOutput(logits, none, none, np.empty(0, dtype=np.float32))
+    tuner.observe(StepReport([None], [Outcome(tree, (), (1,), rows)], StepTimes()))
+    assert tuner.prompt_piece() == 128, "the step's forward is over 100 tokens"
+
+
+def test_pieces_of_a_model() -> None:
     model = tiny_llama(context=2048)
     prompt = [7 + i * i % 50 for i in range(600)]
     runner = attach(model)

@@ -116,6 +116,7 @@ class AutoTuner(Tuner):
         self._now = costs.now(1)
         self._price, self.recent_price = NOTHING_PAYS, _FIRST_PRICE
         self._steps = 0
+        self._newest = 0.0  # seconds of the newest step, as expected
         self._net = 0.0
 
     def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[Forecast]:
@@ -247,13 +248,13 @@ class AutoTuner(Tuner):
     def prompt_piece(self) -> int:
         """See :class:`draftwood.protocols.Tuner`.
 
-        The smallest piece that takes no less than a step, and whose tokens cost little more than
-        those of a large one. So those that run get half of the time, or more.
+        The smallest piece that takes no less than the newest step, and whose tokens cost little
+        more than those of a large one. So both sides get about half of the time.
         """
         curve, piece = self._now.target, _SMALLEST_PIECE
+        least = max(self._plain, self._newest)
         while piece < _LARGEST_PIECE and (
-            curve.seconds(piece) > _DEAREST * curve.slope * piece
-            or curve.seconds(piece) < self._plain
+            curve.seconds(piece) > _DEAREST * curve.slope * piece or curve.seconds(piece) < least
         ):
             piece *= 2
         return piece
@@ -295,7 +296,7 @@ class AutoTuner(Tuner):
             levels = {source: forwards[source] + self._read(source, bids) for source in asked}
             self.costs.searched(self.batch, times.draft, levels)
         committed = sum(len(outcome.committed) for outcome in outcomes)
-        expected = self._seconds(nodes) + drafting
+        expected = self._newest = self._seconds(nodes) + drafting
         self._gain.add(committed, self.batch * expected / self._plain)
         return predictions
 

@@ -224,3 +224,9 @@ def tree_of(tokens: Sequence[int], parents: Sequence[int], source: str = "given"
         if builder.add(parents[i], tokens[i], source) != i:
             raise DraftwoodError(f"node {i} repeats the token of one of its siblings")
     return builder.build()
+
+
+def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many first tokens two paths share."""
+    different = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(different, min(len(one), len(other)))

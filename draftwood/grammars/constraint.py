@@ -16,6 +16,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.grammars.compilers import compiler_of
 from draftwood.grammars.grammar import Grammar
 from draftwood.grammars.matcher import Matcher, words
+from draftwood.tree import common_prefix
 
 
 class GrammarConstraint:
@@ -106,11 +107,8 @@ class GrammarConstraint:
         """
         if self._ended:
             return False
-        known, common = self._path, 0
-        for old, new in zip(known, path, strict=False):
-            if old != new:
-                break
-            common += 1
+        known = self._path
+        common = common_prefix(known, path)
         if common < len(known):
             self._matcher.rollback(len(known) - common)
             del known[common:]

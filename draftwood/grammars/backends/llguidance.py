@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from draftwood.errors import DraftwoodError, first_line, need
 from draftwood.grammars.grammar import Grammar, wrong
 from draftwood.grammars.matcher import words
+from draftwood.tree import common_prefix
 
 _KEPT = 64
 """Most compiled grammars that are kept for each tokenizer."""
@@ -118,7 +119,7 @@ class LlguidanceMatcher:
         taken = 0
         while taken < len(tokens):
             forced = self.forced()
-            count = _common(forced, tokens[taken:]) if forced else 1
+            count = common_prefix(forced, tokens[taken:]) if forced else 1
             count = int(self._matcher.try_consume_tokens(list(tokens[taken : taken + count])))
             taken += count
             if not count:
@@ -152,12 +153,6 @@ class LlguidanceMatcher:
         if self._matcher.is_error() or not self._matcher.compute_ff_bytes():
             return []  # the bytes are at hand, the tokens take a hundred times as long
         return list(self._matcher.compute_ff_tokens())
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two texts begin with alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _said(matcher: Any) -> str:

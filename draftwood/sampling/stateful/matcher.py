@@ -6,6 +6,8 @@ tokens accepted since the first state. The matcher is moved to a state when the 
 
 from typing import Any
 
+from draftwood.tree import common_prefix
+
 
 class SharedMatcher:
     """The matcher, and the tokens that it has accepted since it was first shared."""
@@ -17,9 +19,7 @@ class SharedMatcher:
     def at(self, accepted: tuple[int, ...]) -> Any:
         """The matcher in the state after these tokens."""
         if self.accepted != accepted:
-            pairs = enumerate(zip(self.accepted, accepted, strict=False))
-            shorter = min(len(self.accepted), len(accepted))
-            common = next((i for i, (a, b) in pairs if a != b), shorter)
+            common = common_prefix(self.accepted, accepted)
             if common < len(self.accepted):
                 self._matcher.rollback(len(self.accepted) - common)
             for token in accepted[common:]:

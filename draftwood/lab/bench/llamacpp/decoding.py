@@ -28,6 +28,7 @@ from draftwood.lab.bench.measure import Answer, Decode
 from draftwood.lab.bench.trial import tried
 from draftwood.models import Loaded
 from draftwood.sampling.sampler import SamplingParams
+from draftwood.tree import common_prefix
 
 Lookup: TypeAlias = Callable[..., Any]
 """A ``LlamaDraftModel``: maps int32 ids ``[L]`` to drafted int32 ids."""
@@ -201,7 +202,7 @@ def _drafted(
     """
     ends = [*starts, len(tokens)][1:]
     accepted = sum(
-        _common_prefix(draft, tokens[start:end])
+        common_prefix(draft, tokens[start:end])
         for draft, start, end in zip(drafts, starts, ends, strict=True)
     )
     return Tally(
@@ -210,8 +211,3 @@ def _drafted(
         drafted=sum(map(len, drafts)),
         accepted=accepted,
     )
-
-
-def _common_prefix(draft: Sequence[int], tokens: Sequence[int]) -> int:
-    different = (i for i, (a, b) in enumerate(zip(draft, tokens, strict=False)) if a != b)
-    return next(different, min(len(draft), len(tokens)))

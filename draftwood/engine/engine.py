@@ -343,13 +343,12 @@ class Engine:
                 break
             if not self._fits(s):
                 break
-            running = self._running()
             s.slot = self.target.open(len(s.request.ids) + min(s.limit, _AHEAD) + most)
             self._active[s.number] = self._waiting.popleft()
             s.begin()
             self._joining[s.number] = JoiningRequest(s)
             if prefixes:
-                self._joining[s.number] = prefixes.begin(s, running)
+                self._joining[s.number] = prefixes.begin(s, self._running())
 
     def _running(self) -> list[RunningRequest]:
         """The requests whose prompts are cached."""

@@ -56,6 +56,7 @@ class Phases:
 
     def __init__(self, target: Target, method: Method, host: Host) -> None:
         self._target = target
+        self._resumable = target if isinstance(target, ResumableTarget) else None
         self._policy = method.policy
         self._verifier = method.verifier
         specs: dict[str, DrafterSpec] = dict(method.drafters)
@@ -73,24 +74,24 @@ class Phases:
 
         ``alone``: no request runs. A target that is not resumable caches all prompts at once.
         """
-        target, whole = self._target, not any(request.done for request in joining)
+        resumable = self._resumable
         left = [request.left for request in joining]
-        if isinstance(target, ResumableTarget):
-            piece = None if alone or self._tuner is None else self._tuner.prompt_piece()
-            counts = shared_out(left, ALONE if alone else piece or PIECE)
-        else:
-            counts = left
+        counts = left if resumable is None else shared_out(left, ALONE if alone else self._piece())
         served = [(r, n) for r, n in zip(joining, counts, strict=True) if n]
         slots = [r.sequence.slot for r, _ in served]
         pieces = [r.piece(n) for r, n in served]
-        if isinstance(target, ResumableTarget) and (not whole or counts != left):
+        if resumable is not None and (counts != left or any(r.done for r in joining)):
             prompts = [len(r.sequence.request.ids) for r, _ in served]
-            rows = target.prefill_piece(slots, pieces, self._needs, prompts)
+            rows = resumable.prefill_piece(slots, pieces, self._needs, prompts)
         else:
-            rows = target.prefill(slots, pieces, self._needs)
+            rows = self._target.prefill(slots, pieces, self._needs)
         for (request, n), found in zip(served, rows, strict=True):
             request.add(n, found)
         return [request for request in joining if not request.left]
+
+    def _piece(self) -> int:
+        """Prompt tokens to cache between two steps."""
+        return (self._tuner and self._tuner.prompt_piece()) or PIECE
 
     def begin(self, joined: JoiningRequest) -> tuple[Delta, FinishReason | None]:
         """The first token of a request whose prompt is cached."""

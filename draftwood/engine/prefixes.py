@@ -13,7 +13,7 @@ from draftwood.engine.joining import JoiningRequest
 from draftwood.engine.prefix_cache import SHORTEST, Prefix, PrefixCache, common
 from draftwood.engine.sequence import RunningRequest
 from draftwood.engine.token_rows import TokenRows, first_rows
-from draftwood.protocols import Needs, ResumableTarget, SavedTokens, TargetOutput
+from draftwood.protocols import Needs, ResumableTarget, SavedTokens
 
 
 class Prefixes:
@@ -42,45 +42,37 @@ class Prefixes:
 
     def arrives(self, sequence: RunningRequest, joining: Iterable[JoiningRequest]) -> bool:
         """Whether a request had better wait: another one is just caching its first tokens."""
-        request = sequence.request
-        ids = np.asarray(request.ids, dtype=np.int64)
-        coming = max(
-            (
-                common(np.asarray(other.sequence.request.ids, dtype=np.int64), ids)
-                for other in joining
-                if other.sequence.request.namespace == request.namespace
-            ),
-            default=0,
-        )
-        return coming >= SHORTEST and coming > self._cache.longest(ids, request.namespace)[1]
+        ids, namespace = _text(sequence), sequence.request.namespace
+        others = [j.sequence for j in joining if j.sequence.request.namespace == namespace]
+        coming = max((common(_text(other), ids) for other in others), default=0)
+        return coming >= SHORTEST and coming > self._cache.longest(ids, namespace)[1]
 
     def begin(self, sequence: RunningRequest, running: Iterable[RunningRequest]) -> JoiningRequest:
         """Put the first tokens into the request's slot, as far as they are cached."""
-        request = sequence.request
         sequence.rows = TokenRows(self._needs)
-        ids = np.asarray(request.ids, dtype=np.int64)
+        ids, namespace = _text(sequence), sequence.request.namespace
         self.queried += len(ids)
         # The logits of the last token are not kept, and are needed.
         most = len(ids) - 1
-        kept, length = self._cache.longest(ids, request.namespace)
+        kept, length = self._cache.longest(ids, namespace)
         length = min(length, most)
-        best: RunningRequest | None = None
+        lender: RunningRequest | None = None
         for other in running:
-            if other.request.namespace == request.namespace:
+            if other.request.namespace == namespace:
                 shared = min(common(self._cached(other), ids), most)
                 if shared > length:
-                    best, length = other, shared
+                    lender, length = other, shared
         if length < SHORTEST:
             return JoiningRequest(sequence)
-        found: tuple[SavedTokens | None, TargetOutput | None] = (None, None)
-        if best is not None and best.rows is not None:
-            found = self._target.saved(best.slot, length), best.rows.first(length)
-        elif kept is not None:
-            rows = kept.rows
+        saved: SavedTokens | None
+        if lender is not None:
+            assert lender.rows is not None
+            saved, rows = self._target.saved(lender.slot, length), lender.rows.first(length)
+        else:
+            assert kept is not None
+            saved, rows = kept.saved, kept.rows
             if rows is not None:
                 rows = first_rows(rows, length, prompt_rows=self._needs.prompt_rows)
-            found = kept.saved, rows
-        saved, rows = found
         if saved is None:
             return JoiningRequest(sequence)
         self._target.restore(sequence.slot, saved, length)
@@ -100,15 +92,15 @@ class Prefixes:
             rows = sequence.rows.first(len(tokens))
             self._cache.add(Prefix(tokens.copy(), saved, rows), namespace)
 
-    def clear(self) -> None:
-        """Forget all finished texts."""
-        self._cache.clear()
-
     def _cached(self, sequence: RunningRequest) -> NDArray[np.int64]:
         """The request's tokens that are in the cache.
 
         The newest token is not; those behind the end of a request may be.
         """
-        text = sequence.history.view()[0].numpy()
-        cached: NDArray[np.int64] = text[: self._target.length(sequence.slot)]
-        return cached
+        return _text(sequence)[: self._target.length(sequence.slot)]
+
+
+def _text(sequence: RunningRequest) -> NDArray[np.int64]:
+    """The request's tokens so far; its prompt if it has not begun."""
+    found: NDArray[np.int64] = sequence.history.view()[0].numpy()
+    return found

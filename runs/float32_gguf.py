@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import gguf
 
-from draftwood.models.packaged import _source
+from draftwood.models.packaged import gguf_file
 
 FLOAT32 = 0  # of general.file_type
 
@@ -21,7 +21,7 @@ FLOAT32 = 0  # of general.file_type
 @click.argument("out", type=click.Path(path_type=Path))
 def main(name: str, out: Path) -> None:
     """Write the model NAME to OUT."""
-    reader = gguf.GGUFReader(_source(name))
+    reader = gguf.GGUFReader(gguf_file(name))
     architecture = reader.fields["general.architecture"].contents()
     writer = gguf.GGUFWriter(out, architecture)
     for key, field in reader.fields.items():

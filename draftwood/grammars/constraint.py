@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from draftwood.errors import DraftwoodError
 from draftwood.grammars.compilers import compiler_of
 from draftwood.grammars.grammar import Grammar
-from draftwood.grammars.matcher import Matcher, words
+from draftwood.grammars.matcher import Matcher, allow, words
 from draftwood.tree import common_prefix
 
 
@@ -47,11 +47,7 @@ class GrammarConstraint:
         if not self._at(path):
             return np.full(words(self._size), -1)
         found = self._matcher.bits()
-        accepting = self._matcher.accepting
-        numbers = found.view(np.uint8)
-        for end in self._ends:
-            bit = 1 << end % 8
-            numbers[end // 8] = numbers[end // 8] & (0xFF ^ bit) | (bit if accepting else 0)
+        allow(found, self._ends, legal=self._matcher.accepting)
         return found
 
     def allows(self, path: Sequence[int], tokens: Sequence[int]) -> list[bool]:

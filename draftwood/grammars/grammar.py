@@ -69,6 +69,11 @@ class Grammar:
                 f"there is no grammar library {self.backend!r}: {hint} use {' or '.join(known)}"
             )
 
+    @property
+    def schema(self) -> str:
+        """The JSON schema of a grammar of JSON, as text."""
+        return self.text or json.dumps({"type": "object"})
+
     def check(self) -> None:
         """Check the grammar, as far as that goes without a tokenizer.
 

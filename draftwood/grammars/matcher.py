@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -69,3 +69,11 @@ class Compiler(Protocol):
 def words(size: int) -> int:
     """How many numbers hold a bit for each token of a vocabulary."""
     return -(-size // 64)
+
+
+def allow(bits: NDArray[np.int64], tokens: Iterable[int], *, legal: bool) -> None:
+    """Set the bits of some tokens."""
+    numbers = bits.view(np.uint8)
+    for token in tokens:
+        bit = 1 << token % 8
+        numbers[token // 8] = numbers[token // 8] & (0xFF ^ bit) | (bit if legal else 0)

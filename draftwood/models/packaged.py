@@ -87,7 +87,7 @@ def checkpoint(name: str) -> Path:
     model = PACKAGED[name]
     place = _place(name)
     if not converted.complete(place):
-        converted.make(place, model.about, partial(_convert, _source(name)))
+        converted.make(place, model.about, partial(_convert, gguf_file(name)))
     return place
 
 
@@ -95,8 +95,12 @@ def _place(name: str) -> Path:
     return converted.place_of(f"{name}-{PACKAGED[name].version}")
 
 
-def _source(name: str) -> Path:
-    """The installed GGUF file."""
+def gguf_file(name: str) -> Path:
+    """The installed GGUF file of a packaged model.
+
+    Raises:
+        DraftwoodError: its package, or what converts it, is not installed.
+    """
     from transformers.utils.import_utils import is_gguf_available
 
     model = PACKAGED[name]

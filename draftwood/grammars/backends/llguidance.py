@@ -9,7 +9,6 @@ limits of size and of work for each token are the library's own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -20,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 
 from draftwood.errors import DraftwoodError, first_line, need
 from draftwood.grammars.grammar import Grammar, wrong
-from draftwood.grammars.matcher import words
+from draftwood.grammars.matcher import allow, words
 from draftwood.tree import common_prefix
 
 _KEPT = 64
@@ -137,8 +136,7 @@ class LlguidanceMatcher:
         if not self._matcher.is_error():
             own = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
             found.view(np.uint8)[: len(own)] = own[: found.nbytes]
-        for end in self._ends:
-            found.view(np.uint8)[end // 8] &= ~(1 << end % 8) & 0xFF
+        allow(found, self._ends, legal=False)
         return found
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
@@ -169,9 +167,8 @@ def _text(library: Any, grammar: Grammar) -> str:
 
 
 def _json(library: Any, grammar: Grammar) -> Any:
-    schema = grammar.text or json.dumps({"type": "object"})
     spaces = _FIXED_SPACES if grammar.fixed_spaces else None
-    return library.LLMatcher.grammar_from_json_schema(schema, overrides=spaces)
+    return library.LLMatcher.grammar_from_json_schema(grammar.schema, overrides=spaces)
 
 
 _FORMS: Mapping[str, Callable[[Any, Grammar], Any]] = {

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from draftwood.errors import DraftwoodError, first_line, need
 from draftwood.grammars.grammar import Grammar, wrong
-from draftwood.grammars.matcher import words
+from draftwood.grammars.matcher import allow, words
 
 _KEPT = 64
 """Most compiled grammars that are kept for each tokenizer."""
@@ -132,8 +132,7 @@ class XgrammarMatcher:
         own = torch.zeros((1, -(-self._size // 32)), dtype=torch.int32)
         self._matcher.fill_next_token_bitmask(own, 0)
         found.view(np.int32)[: own.shape[1]] = own[0].numpy()
-        for end in self._ends:
-            found.view(np.uint8)[end // 8] &= ~(1 << end % 8) & 0xFF
+        allow(found, self._ends, legal=False)
         return found
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
@@ -163,8 +162,9 @@ def _parsed(library: Any, grammar: Grammar) -> Any:
 
 
 def _json(make: Any, grammar: Grammar) -> Any:
-    schema = grammar.text or json.dumps({"type": "object"})
-    return make.from_json_schema(schema, any_whitespace=not grammar.fixed_spaces, strict_mode=False)
+    return make.from_json_schema(
+        grammar.schema, any_whitespace=not grammar.fixed_spaces, strict_mode=False
+    )
 
 
 def _choice(make: Any, grammar: Grammar) -> Any:

@@ -36,7 +36,7 @@ from draftwood.cli._tune_tables import target_rows
 from draftwood.costs import cache, store
 from draftwood.costs.busy import Others, warn_if_busy, watched
 from draftwood.costs.curve import StepCosts
-from draftwood.costs.fit import HostSample, Sample, fit, fit_host
+from draftwood.costs.fit import HostSample, Sample, fit, fit_host, fit_prompts
 from draftwood.engine.memory import SLACK, readable
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_json
@@ -118,12 +118,19 @@ def tune(
     contexts = _CONTEXTS if context is None else _numbers("--context", context)
 
     from draftwood.cli._timed_steps import check, run_steps
-    from draftwood.costs.measure import Grid, measure_levels, measure_target
+    from draftwood.costs.measure import (
+        SIZES,
+        Grid,
+        measure_levels,
+        measure_prompts,
+        measure_target,
+    )
     from draftwood.costs.store import key_of
     from draftwood.engine.host import ModelHost
     from draftwood.runner.attach import attach
 
-    grid = Grid(_sizes(largest), contexts, _numbers("--batch", batch), (0.7 - share) * seconds)
+    batches = _numbers("--batch", batch)
+    grid = Grid(_sizes(largest, SIZES), contexts, batches, (0.65 - share) * seconds)
     if output is not None:
         check_writable(output)
     if picture is not None:
@@ -146,6 +153,7 @@ def tune(
     prompt = _prompt(loaded.tokenizer, grid.contexts[0])
     with watched() as other:
         samples = {"target": measure_target(target, grid, needs)}
+        reading = fit_prompts(measure_prompts(target, seconds=0.05 * seconds))
         for source, drafter in drafters.items():
             levels = replace(grid, seconds=share * seconds / len(drafters))
             samples[source] = measure_levels(drafter, source, target, levels)
@@ -160,7 +168,7 @@ def tune(
             for b in grid.batches
         }
     curves = {name: fit(timed) for name, timed in samples.items()}
-    found = StepCosts(curves.pop("target"), curves)
+    found = StepCosts(curves.pop("target"), curves, prompt=reading)
     outside = [
         HostSample(step.tokens - step.batch, step.batch, step.seconds - step.target)
         for (name, _), taken in steps.items()
@@ -310,10 +318,10 @@ def document(
     }
 
 
-def _sizes(largest: int) -> tuple[int, ...]:
-    """Powers of two up to ``largest``, and ``largest``."""
-    powers = [1 << i for i in range(largest.bit_length())]
-    return tuple(sorted({*(power for power in powers if power <= largest), largest}))
+def _sizes(largest: int, usual: Sequence[int]) -> tuple[int, ...]:
+    """The usual sizes and powers of two up to ``largest``, and ``largest``."""
+    found = [*usual, *(1 << i for i in range(largest.bit_length()))]
+    return tuple(sorted({*(size for size in found if size <= largest), largest}))
 
 
 def _numbers(flag: str, text: str) -> tuple[int, ...]:

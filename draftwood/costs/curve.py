@@ -26,7 +26,7 @@ import numpy as np
 from draftwood.errors import DraftwoodError
 from draftwood.files import decode, encode
 
-VERSION = 1
+VERSION = 2
 """Version of the JSON; other versions are refused."""
 
 
@@ -123,6 +123,7 @@ class StepCosts:
         fixed: seconds per step outside of forwards: the loop, verification, the drafters' tables.
         node: further seconds per drafted node, roots excluded.
         sequence: further seconds per sequence after the first.
+        prompt: curve of the forward that caches tokens of a prompt; None: not measured.
 
     Raises:
         DraftwoodError: a time is negative.
@@ -133,6 +134,7 @@ class StepCosts:
     fixed: float = 0.0
     node: float = 0.0
     sequence: float = 0.0
+    prompt: Curve | None = None
 
     def __post_init__(self) -> None:
         for name in ("fixed", "node", "sequence"):

@@ -142,6 +142,11 @@ def fit(samples: Sequence[Sample]) -> Curve:
     return Curve(tuple(sizes), tuple(base.tolist()), **named)
 
 
+def fit_prompts(samples: Sequence[Sample]) -> Curve | None:
+    """The curve of prompts that were timed; None if these are fewer than two."""
+    return fit(samples) if len(samples) > 1 else None
+
+
 def fit_host(samples: Sequence[HostSample]) -> tuple[float, float, float]:
     """Fit the costs outside of forwards to the median of each size, weighted by its steps.
 

@@ -34,6 +34,10 @@ _CUT = 4.0
 _NEWEST = 0.1
 """Weight of the newest step in the moving averages of a search and of draft forwards."""
 
+_SOON, _SELDOM = 4, 64
+"""Steps with drafts after which one without is due, in a batch of several sequences: at first, and
+at last. In between they double."""
+
 
 class LiveCosts:
     """Live step costs of a target and its draft models.
@@ -49,6 +53,14 @@ class LiveCosts:
     def now(self, batch: int) -> StepCosts:
         """Costs as of now, for a batch of sequences."""
         return self._at(batch).now
+
+    def plain_due(self, batch: int) -> bool:
+        """Whether a batch has drafted for so long that a step without a draft is to be timed.
+
+        All sizes of a forward may be slower than they were measured, and the smallest one not. A
+        tuner that always drafts would never see it.
+        """
+        return self._at(batch).plain_due
 
     def search(self, batch: int) -> float:
         """Moving average of the seconds of a batch's candidate search; 0 before the first."""
@@ -84,7 +96,10 @@ class LiveCosts:
         if batch not in self._followed:
             about = 1 << round(math.log2(batch))
             if about not in self._followed:
-                self._followed[about] = _Followed(_spread(self._given, about))
+                # One sequence was measured beforehand.
+                self._followed[about] = _Followed(
+                    _spread(self._given, about), _SOON if about > 1 else _SELDOM
+                )
             self._followed[batch] = self._followed[about]
         return self._followed[batch]
 
@@ -110,8 +125,9 @@ def _scaled(curve: Curve, factor: float) -> Curve:
 class _Followed:
     """Costs of batches of about one size."""
 
-    def __init__(self, costs: StepCosts) -> None:
+    def __init__(self, costs: StepCosts, every: int) -> None:
         self.now = costs
+        self._every, self._drafted_steps = every, 0
         self.search = 0.0
         self._levels = dict.fromkeys(costs.drafters, 1.0)
         self._given = costs
@@ -123,8 +139,19 @@ class _Followed:
         line = (1.0, n, square, costs.fixed + costs.node * n, costs.fixed * n + costs.node * square)
         self._sums = [_WEIGHT * value for value in line]
 
+    @property
+    def plain_due(self) -> bool:
+        """Whether a step without a draft is due."""
+        return self._drafted_steps >= self._every
+
     def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         """Count a step."""
+        if tokens > batch:
+            self._drafted_steps += 1
+        else:
+            if self.plain_due:
+                self._every = min(2 * self._every, _SELDOM)
+            self._drafted_steps = 0
         # A step is not read before the curve is made anew, and waits until then: behind a forward
         # all code is slow at first, and of several steps at once only one pays for that.
         self._waiting.append((tokens, context, batch, target, outside))
@@ -178,4 +205,5 @@ class _Followed:
             fixed=fixed,
             node=slope,
             sequence=self._given.sequence,
+            prompt=self._given.prompt and _scaled(self._given.prompt, slower),
         )

@@ -33,6 +33,16 @@ Probe: TypeAlias = Callable[[], float]
 SHORTEST = 3
 """Tokens of the shortest context in which forwards can be timed: one cached, and a tree of two."""
 
+SIZES = (1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 16, 17, 24, 32, 33, 48, 64)
+"""Tokens of the forwards from which the costs of steps are known. Kernels work on groups of rows:
+often a forward of one row more than such a group takes as long as one of the next group."""
+
+PROMPTS = (64, 512)
+"""Tokens of the prompts from which the cost of a prompt is known."""
+
+_ROUNDS = 64
+"""Most rounds of forwards."""
+
 _CHILDREN = 8
 """Children requested for each node of a drafter's level."""
 _QUANTILE = 0.25
@@ -49,6 +59,8 @@ class Grid:
         contexts: cached tokens of each sequence.
         batches: numbers of sequences.
         seconds: time limit, filling the caches included. Two sizes are always timed once.
+        thin: in contexts beyond the first, which tell what a cached token costs, one size in so
+            many is timed.
 
     Raises:
         DraftwoodError: one of these is empty, does not ascend, or is below 1.
@@ -58,6 +70,7 @@ class Grid:
     contexts: tuple[int, ...] = (64, 512)
     batches: tuple[int, ...] = (1,)
     seconds: float = 2.0
+    thin: int = 1
 
     def __post_init__(self) -> None:
         for name in ("sizes", "contexts", "batches"):
@@ -86,7 +99,15 @@ class Grid:
             sizes = (1, 2)
         left = limit - sizes[-1]
         contexts = tuple(c for c in self.contexts if c <= left) or (left,)
-        return Grid(sizes, contexts, self.batches, self.seconds)
+        return replace(self, sizes=sizes, contexts=contexts)
+
+    def sizes_at(self, context: int) -> tuple[int, ...]:
+        """The sizes that are timed in a context."""
+        return self.sizes if context == self.contexts[0] else self.sizes[:: self.thin]
+
+
+USUAL = Grid(SIZES, seconds=4.0, thin=4)
+"""What is timed on first use."""
 
 
 class _NoForwardError(Exception):
@@ -112,12 +133,44 @@ def measure_target(
     probes: dict[GridPoint, Probe] = {}
     with ExitStack() as stack:
         for context, slots, _ in _fill(target, grid, Needs(), deadline, clock, stack):
-            for batch, size in product(grid.batches, grid.sizes):
+            for batch, size in product(grid.batches, grid.sizes_at(context)):
                 tree = binary_tree(size, vocab)
                 probes[size, context, batch] = _forward(
                     target, slots[:batch], [tree] * batch, needs, clock
                 )
         return time_in_rounds(probes, deadline, clock, warm=_compiles(target))
+
+
+def measure_prompts(
+    target: Target, needs: Needs | None = None, seconds: float = 2.0, clock: Clock = perf_counter
+) -> list[Sample]:
+    """Time how long prompts take to be cached, shortest first while there is time.
+
+    Args:
+        target: its slots are released afterwards.
+        needs: what drafters want computed with a prompt.
+        seconds: time limit; a longer prompt that would not end within it is left out.
+        clock: seconds.
+
+    Returns:
+        Nothing if the model's context holds none of :data:`PROMPTS`.
+    """
+    found: list[Sample] = []
+    most = target.info.context_limit
+    for tokens in (tokens for tokens in PROMPTS if tokens < most):
+        if found and found[-1].seconds * tokens / found[-1].tokens > seconds:
+            break
+        prompt = (np.arange(tokens) % target.info.vocab_size).tolist()
+        times = []
+        for _ in range(2):  # the first one warms up
+            slot = target.open(tokens + 1)
+            begin = clock()
+            target.prefill([slot], [prompt], needs or Needs())
+            _synchronize(target.info.device)
+            times.append(clock() - begin)
+            target.release(slot)
+        found.append(Sample(tokens, 0, 1, min(times)))
+    return found
 
 
 def measure_levels(
@@ -160,7 +213,7 @@ def _measured_levels(
             for slot, prefill in zip(slots, begun, strict=True):
                 drafter.begin(slot, prefill)
                 stack.callback(drafter.release, slot)
-            points = list(product(grid.batches, grid.sizes))
+            points = list(product(grid.batches, grid.sizes_at(context)))
             if drafter.at_once:
                 for batch, width in points:
                     level = _all_levels(drafter, source, target, slots[:batch], begun, clock)
@@ -179,6 +232,9 @@ def time_in_rounds(
 ) -> list[Sample]:
     """Run the probes in rounds until the deadline; returns lower quartiles after the first round.
 
+    Every probe gets about the same share of the time, so that those that take little of it, whose
+    times differ by little, are repeated more often.
+
     Probes that the first round did not reach before the deadline have no sample. The first two
     always have one.
 
@@ -196,11 +252,15 @@ def time_in_rounds(
         deadline += clock() - begin
     times: dict[GridPoint, list[float]] = {}
     rounds = 0
-    while not rounds or clock() < deadline:
+    while not rounds or (rounds < _ROUNDS and clock() < deadline):
+        # The first forward of each does not count here either.
+        spent = {point: sum(found[1:]) for point, found in times.items()}
+        share = sum(spent.values()) / max(1, len(spent))
         for i, (point, probe) in enumerate(probes.items()):
             if clock() >= deadline and (rounds or i >= 2):
                 break
-            times.setdefault(point, []).append(probe())
+            if spent.get(point, 0.0) <= share:
+                times.setdefault(point, []).append(probe())
         rounds += 1
     if len(times) < len(probes):
         logger.info("%d of %d sizes could be timed", len(times), len(probes))

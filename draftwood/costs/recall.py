@@ -4,9 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.costs.fit import fit
+from draftwood.costs.fit import fit, fit_prompts
 from draftwood.costs.live import LiveCosts
-from draftwood.costs.measure import SHORTEST, Grid, measure_levels, measure_target
+from draftwood.costs.measure import (
+    SHORTEST,
+    USUAL,
+    measure_levels,
+    measure_prompts,
+    measure_target,
+)
 from draftwood.costs.progress import working
 from draftwood.costs.store import key_of, read_or_measure
 from draftwood.protocols import Built, DrafterSpec, Host, Needs, Target
@@ -60,10 +66,11 @@ def _measured(target: Target, drafters: Mapping[str, Built]) -> StepCosts:
         # Nothing can be drafted there, so the costs are never used.
         return StepCosts(_FLAT, dict.fromkeys(drafters, _FLAT))
     with working("timing what a step costs, once for this machine and model"):
-        grid = Grid().fitted(target.info.context_limit)
+        grid = USUAL.fitted(target.info.context_limit)
         curve = fit(measure_target(target, grid, Needs(top_k=10)))
+        prompt = fit_prompts(measure_prompts(target))
         timed = {s: measure_levels(built.drafter, s, target, grid) for s, built in drafters.items()}
         levels = {source: fit(samples) if samples else _FLAT for source, samples in timed.items()}
         # Host time is a guess until live costs are updated by the first steps.
         first = curve.seconds(1)
-        return StepCosts(curve, levels, fixed=_OUTSIDE * first, node=_NODE * first)
+        return StepCosts(curve, levels, _OUTSIDE * first, _NODE * first, prompt=prompt)

@@ -9,7 +9,8 @@ of a single size change the drift alone.
 
 Errors are clipped at a multiple of the mean error, so a long pause moves the curve no more than a
 slow step does (Huber's estimator by stochastic approximation; Huber 1964, Robbins and Monro 1951).
-The mean error is a moving average of clipped errors, and grows if all of them are large.
+The mean error is a moving average of clipped errors, and grows if all of them are large. The first
+observations of a size are clipped as those of a new curve are: it may be further off than others.
 """
 
 import math
@@ -71,7 +72,8 @@ class Refined:
         seen = self.seen.get(size, 0)
         offset = self.offsets[size] if size in self.offsets else self._offsets()[size]
         expected = math.log(self.prior.seconds(tokens, context, batch)) + self.drift + offset
-        cut = _CUT * self.mean_error
+        # A size that was seldom seen may be further off than those that the mean error is of.
+        cut = _CUT * max(self.mean_error, _BEGIN / (1.0 + seen / _PATIENCE))
         error = min(max(math.log(seconds) - expected, -cut), cut)
         # The rate falls with observations: choosing the best of several sizes would otherwise
         # choose the one with the luckiest noise.

@@ -249,7 +249,7 @@ class Engine:
         done = [e for e in events if isinstance(e, Finished) and e.request_id not in others]
         return [e.completion for e in sorted(done, key=lambda e: e.request_id)]
 
-    def step(self) -> list[Event]:
+    def step(self, *, more: bool = False) -> list[Event]:
         """Admit waiting requests, then draft, verify and commit once for all running ones.
 
         Prompts are cached first, in pieces while requests run, so that a long one does not stop
@@ -261,6 +261,10 @@ class Engine:
 
         On another device than the CPU, the events of a request that goes on come with the next
         call: they are made while the device runs the next forward.
+
+        Args:
+            more: further requests are expected, as by a server: ``auto`` drafts for the most tokens
+                a second. Otherwise it drafts for the least time until all requests are done.
 
         Raises:
             Exception: what was done for all at once failed, such as a forward of the model. The
@@ -274,7 +278,7 @@ class Engine:
             if live := self._running():
                 phases = self._phases
                 batch = Batch(live, phases.draft_forwards)
-                drafted = phases.draft(batch, queued=bool(self._waiting))
+                drafted = phases.draft(batch, queued=more or bool(self._waiting))
                 trees = [found.tree for found in drafted]
                 submitted = phases.submit(batch, trees)
                 self._report(batch.failures)

@@ -118,7 +118,7 @@ class Phases:
     def draft(self, batch: Batch, *, queued: bool) -> list[Drafted]:
         """Grow a tree for each request, by the tuner's forecasts if the policy has a tuner.
 
-        ``queued``: further requests wait for a place in the batch.
+        ``queued``: further requests wait for a place in the batch, or are expected.
         """
         live, tuner = batch.live, self._tuner
         forecasts: Sequence[Any] = [None] * len(live)

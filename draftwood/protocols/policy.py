@@ -261,7 +261,7 @@ class Tuner(Protocol):
     def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> Sequence[Any]:
         """The forecast for each request of a step that begins; :attr:`Growth.forecast` holds it.
 
-        ``queued``: other requests wait for these to end.
+        ``queued``: other requests wait for these to end, or are expected.
         """
         ...
 

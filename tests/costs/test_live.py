@@ -176,3 +176,50 @@ def test_each_drafter_has_a_factor_of_its_own() -> None:
         live.observe(1, 100, 1, GIVEN.target.seconds(1, 100, 1), 0.2)
     assert now("draft") == pytest.approx(2.0 * level, rel=0.05)
     assert now("other") == pytest.approx(0.2, rel=0.05)
+
+
+def due_after(batch: int, steps: int) -> list[int]:
+    """Steps before which a step without a draft was due, and was taken."""
+    live, found = LiveCosts(GIVEN), []
+    for step in range(steps):
+        if live.plain_due(batch):
+            found.append(step)
+        drafted = 0 if live.plain_due(batch) else 3
+        live.observe(batch + drafted, 100, batch, 1.0, 0.1)
+    return found
+
+
+def test_after_many_steps_with_drafts_one_without_is_due() -> None:
+    assert due_after(4, 260) == [4, 13, 30, 63, 128, 193, 258]
+    # One sequence alone was measured beforehand.
+    assert due_after(1, 260) == [64, 129, 194, 259]
+
+
+def test_none_is_due_while_some_steps_draft_nothing() -> None:
+    live = LiveCosts(GIVEN)
+    for step in range(100):
+        assert not live.plain_due(4)
+        live.observe(4 + step % 3, 100, 4, 1.0, 0.1)
+
+
+def test_a_step_without_a_draft_corrects_its_own_size_alone() -> None:
+    live = LiveCosts(GIVEN)
+    for _ in range(64):
+        live.observe(4 + 60, 100, 4, 3.0, 0.2)
+    before = live.now(4).target
+    for step in range(128):
+        plain = step % 16 == 0
+        live.observe(4 if plain else 64, 100, 4, 1.25 if plain else 3.0, 0.2)
+    after = live.now(4).target
+    assert before.seconds(4, 100, 4) > 1.6
+    assert after.seconds(4, 100, 4) == pytest.approx(1.25, rel=0.1)
+    assert after.seconds(64, 100, 4) == pytest.approx(3.0, rel=0.05)
+
+
+def test_the_cost_of_a_prompt_follows_the_machine() -> None:
+    live = LiveCosts(replace(GIVEN, prompt=Curve((1, 64, 512), (1.0, 2.0, 16.0))))
+    for _ in range(200):
+        live.observe(8, 0, 1, 2.4, 0.2)
+    found = live.now(1)
+    assert found.prompt is not None
+    assert found.prompt.seconds(512) == pytest.approx(32.0, rel=0.1)

@@ -15,6 +15,7 @@ from draftwood.costs.measure import (
     Grid,
     binary_tree,
     measure_levels,
+    measure_prompts,
     measure_target,
     time_in_rounds,
 )
@@ -134,6 +135,52 @@ def test_sizes_are_timed_in_rounds() -> None:
 
     time_in_rounds({(i, 1, 1): (lambda i=i: probe(i)) for i in (1, 2, 3)}, 7.5, clock)  # type: ignore[misc]
     assert order == [1, 2, 3, 1, 2, 3, 1, 2]
+
+
+def test_every_size_gets_the_same_share_of_the_time() -> None:
+    clock = Clock()
+    counts = {1: 0, 2: 0}
+
+    def probe(i: int, took: float) -> float:
+        counts[i] += 1
+        clock.now += took
+        return took
+
+    cheap, dear = (1, 1, 1), (2, 1, 1)
+    time_in_rounds({cheap: lambda: probe(1, 1.0), dear: lambda: probe(2, 5.0)}, 46.0, clock)
+    assert counts[2] >= 4
+    assert 4 * counts[2] < counts[1] < 6 * counts[2]
+
+
+def test_quick_forwards_are_not_repeated_for_ever() -> None:
+    counts = [0]
+
+    def probe() -> float:
+        counts[0] += 1
+        return 1e-6
+
+    time_in_rounds({(1, 1, 1): probe}, 1e9, Clock())
+    assert 10 < counts[0] < 1000
+
+
+def test_longer_contexts_are_timed_with_some_sizes() -> None:
+    clock = Clock()
+    grid = Grid((1, 2, 4, 8, 16), (16, 64), seconds=1000.0, thin=2)
+    found = measure_target(Slow(clock), grid, clock=clock)
+    assert [s.tokens for s in found if s.context == 16] == [1, 2, 4, 8, 16]
+    assert [s.tokens for s in found if s.context == 64] == [1, 4, 16]
+    assert fit(found).seconds(7, 40) == pytest.approx(seconds(7, 40, 1), rel=1e-3)
+
+
+def test_prompts_are_timed() -> None:
+    clock = Clock()
+    target = Slow(clock, fill=0.5, context_limit=1024)
+    found = measure_prompts(target, Needs(top_k=3), 1000.0, clock)
+    assert [(s.tokens, s.context, s.batch) for s in found] == [(64, 0, 1), (512, 0, 1)]
+    assert [s.seconds for s in found] == [pytest.approx(0.5 * n) for n in (64, 512)]
+    assert not target.cached
+    assert [s.tokens for s in measure_prompts(target, seconds=250.0, clock=clock)] == [64]
+    assert measure_prompts(MarkovTarget(context_limit=64)) == []
 
 
 def test_first_forwards_are_not_timed_where_they_compile() -> None:

@@ -361,6 +361,16 @@ def test_a_tuner_is_told_what_is_left_to_do(monkeypatch: pytest.MonkeyPatch) -> 
     assert {load.pace for loads, _ in noting.seen for load in loads} == {1.0}
 
 
+def test_a_tuner_is_told_that_further_requests_are_expected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, noting = noted(MarkovTarget(), "ar", monkeypatch)
+    engine.add(Request(PROMPT, 5))
+    engine.step()
+    engine.step(more=True)
+    assert [queued for _, queued in noting.seen] == [False, True]
+
+
 def test_the_pace_of_a_request_is_a_moving_average_of_its_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

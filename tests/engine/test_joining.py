@@ -110,6 +110,15 @@ def test_a_piece_is_as_large_as_makes_its_tokens_cheap() -> None:
     assert tuner_of(1e6, 1.0).prompt_piece() == 2048
 
 
+def test_a_piece_is_sized_by_the_cost_of_prompts_where_it_is_known() -> None:
+    forward = Curve((1, 1001), (2.0, 1002.0))
+    prompt = Curve((1, 64, 512), (64.0, 64.0, 288.0))
+    tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
+    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)], queued=False)
+    # 0.5 a token beyond 64; 1.25 times that is reached at 256 tokens.
+    assert tuner.prompt_piece() == 256
+
+
 def test_a_piece_takes_as_long_as_a_step() -> None:
     tuner = tuner_of(1.0, 1.0)
     tree = tree_of(range(100), range(-1, 99))

@@ -131,7 +131,9 @@ class AutoTuner(Tuner):
             self._forced = None
         net_gain = self.batch * self._net_gain.value
         lost = self.rate * self.costs.search(self.batch)
-        self._searches = self._steps % _SELDOM == 0 or net_gain >= lost
+        self._searches = not self.costs.plain_due(self.batch) and (
+            self._steps % _SELDOM == 0 or net_gain >= lost
+        )
         self._counts = [self.calibration.at(load.temperature) for load in loads]
         self._bands = [band(load.temperature) for load in loads]
         self._backlogs = [load.backlogs for load in loads]
@@ -251,7 +253,7 @@ class AutoTuner(Tuner):
         The smallest piece that takes no less than the newest step, and whose tokens cost little
         more than those of a large one. So both sides get about half of the time.
         """
-        curve, piece = self._now.target, _SMALLEST_PIECE
+        curve, piece = self._now.prompt or self._now.target, _SMALLEST_PIECE
         least = max(self._plain, self._newest)
         while piece < _LARGEST_PIECE and (
             curve.seconds(piece) > _DEAREST * curve.slope * piece or curve.seconds(piece) < least

@@ -17,7 +17,15 @@ from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Forwards
 from draftwood.policies.auto.tuner import AutoTuner
-from draftwood.protocols import Bid, LevelBid, Outcome, RequestLoad, StepReport, StepTimes
+from draftwood.protocols import (
+    NOTHING_PAYS,
+    Bid,
+    LevelBid,
+    Outcome,
+    RequestLoad,
+    StepReport,
+    StepTimes,
+)
 from draftwood.tree import ROOT
 from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.policies.auto.codes import by_place
@@ -181,6 +189,20 @@ def test_a_rare_search_notices_that_searching_pays_again() -> None:
     of = searching(0.2)
     assert run(of, 200, [bid()], [NOTHING_RIGHT])[-40:].count(True) == 10
     assert all(run(of, 60, [bid(0.9)], [NOTHING_RIGHT])[30:])
+
+
+class PlainDue(FixedCosts):
+    """A step without drafts is due in a batch of two."""
+
+    def plain_due(self, batch: int) -> bool:
+        return batch == 2
+
+
+def test_a_step_drafts_nothing_if_a_plain_one_is_to_be_timed() -> None:
+    of = AutoTuner(Calibration(), PlainDue(StepCosts(LINEAR)), ONE)
+    assert [forecast.floor for forecast in begin(of, [10, 10])] == [NOTHING_PAYS.least] * 2
+    observe(of, [None, None], [outcome(plain(), [0])] * 2)
+    assert begin(of, [10])[0].floor <= 1.0
 
 
 def test_expected_tokens_are_one_and_the_drafted_path_probabilities() -> None:

@@ -155,18 +155,40 @@ def _answer(
     asked = {i: q for i, q in queries.items() if isinstance(q, Expand) and q.source == source}
     answers: dict[int, Answer | Exception | None] = {}
     if copies:
-        found = drafter.continuations([slots[i] for i in copies])
-        answers.update(zip(copies, found, strict=True))
+        answers |= _each(lambda some: drafter.continuations([slots[i] for i in some]), copies)
     if trees:
-        paths = drafter.branches([slots[i] for i in trees], list(trees.values()))
-        answers.update(zip(trees, paths, strict=True))
+
+        def branches(some: Sequence[int]) -> Sequence[Answer]:
+            return drafter.branches([slots[i] for i in some], [trees[i] for i in some])
+
+        answers |= _each(branches, list(trees))
     if asked:
         wide = [widened(query) if i in limits else query for i, query in asked.items()]
         offered = drafter.expand([slots[i] for i in asked], wide)
         answers.update(zip(asked, offered, strict=True))
     for i in limits.keys() & answers.keys():
+        if isinstance(answers[i], Exception):
+            continue
         try:
             answers[i] = legal_answer(answers[i], queries[i], limits[i])
         except Exception as error:  # noqa: BLE001 - the others go on
             answers[i] = error
     return answers
+
+
+def _each(
+    ask: Callable[[Sequence[int]], Sequence[Answer]], some: Sequence[int]
+) -> dict[int, Answer | Exception | None]:
+    """Answers to some sequences together; if that fails, to each by itself, or its exception.
+
+    Nothing is computed with a model for them, and asking again changes nothing.
+    """
+    try:
+        return dict(zip(some, ask(some), strict=True))
+    except Exception as error:  # noqa: BLE001 - the others go on
+        if len(some) == 1:
+            return {some[0]: error}
+        found: dict[int, Answer | Exception | None] = {}
+        for i in some:
+            found |= _each(ask, [i])
+        return found

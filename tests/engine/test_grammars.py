@@ -278,6 +278,32 @@ def test_a_grammar_that_dies_ends_its_request_alone(
     assert record.reason == "eos"
 
 
+def test_a_library_that_fails_to_say_what_is_forced_ends_its_request_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Failing(ToyMatcher):
+        def forced(self) -> list[int]:
+            raise OSError("in the library")
+
+    class Compiler:
+        def start(self, grammar: Grammar) -> ToyMatcher:
+            return Failing(lambda seen: {5, 6, 7}, VOCAB)
+
+    requests = asked(0.0)
+    expected = engine("auto").generate(requests)
+    of = engine("auto")
+    of.add(requests[0])
+    with monkeypatch.context() as patch:
+        patch.setattr("draftwood.grammars.constraint.compiler_of", lambda *given: Compiler())
+        of.add(requests[1])
+    done = [event.completion for event in of.stream([]) if isinstance(event, Finished)]
+    assert sorted(each.reason for each in done) == ["eos", "error"]
+    assert [each.tokens for each in done if each.reason == "eos"] == [expected[0].tokens]
+    assert [str(each.error) for each in done if each.error] == [
+        "request 1 failed: OSError: in the library"
+    ]
+
+
 def test_stop_strings_and_lengths_end_a_constrained_text() -> None:
     of = engine("auto")
     grammar = Grammar.regex("[0-9]{40}")

@@ -284,3 +284,23 @@ def test_a_policy_that_fails_between_levels_leaves_the_others_alone() -> None:
     )
     assert [type(found.error) for found in drafted] == [type(None), ArithmeticError, type(None)]
     assert [found.tree.sources[1:] for found in drafted] == [("deep", "copy"), (), ("deep",)]
+
+
+class Broken(Echo):
+    """Cannot answer slot 5."""
+
+    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
+        found = super().continuations(slots)
+        if 5 in slots:
+            raise ArithmeticError("slot 5")
+        return found
+
+
+def test_a_source_that_fails_for_one_request_answers_the_others() -> None:
+    growths = [Growth(anchor=1, room=0, budget=9) for _ in range(3)]
+    copy = Broken()
+    sources = {"deep": Echo(), "copy": copy}
+    drafted = draft(Staircase(), sources, [4, 5, 6], growths, [None] * 3)
+    assert [type(found.error) for found in drafted] == [type(None), ArithmeticError, type(None)]
+    assert [found.tree.tokens.tolist() for found in drafted] == [[1, 49], [1], [1, 69]]
+    assert copy.calls == [(4, 5, 6), (4,), (5,), (6,)]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from draftwood.copies import Staging
+from draftwood.models.hidden_states import wanted
 from draftwood.runner.attention import Step, Varlen, Visibility
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls
@@ -187,7 +188,7 @@ class ForwardPass:
         """
         extra: dict[str, Any] = {}
         if taps:
-            extra["output_hidden_states"] = list(taps)
+            extra["output_hidden_states"] = wanted(taps)
         if keep is not None:
             extra["logits_to_keep"] = keep
         if hidden is not None:

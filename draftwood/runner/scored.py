@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from draftwood.models.hidden_states import returned
+
 
 class Scored(NamedTuple):
     """What a forward computes for its tokens.
@@ -30,7 +32,7 @@ def scored(output: Any, taps: tuple[int, ...]) -> Scored:
     """The output of a model of transformers for one row of tokens."""
     features: torch.Tensor | None
     if taps:
-        features = torch.cat([output.hidden_states[tap] for tap in taps], dim=-1)
+        features = torch.cat(returned(output.hidden_states, taps), dim=-1)
     else:
         features = getattr(output, "hidden", None)
     return Scored(output.logits[0], None if features is None else features[0])

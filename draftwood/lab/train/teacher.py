@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from draftwood.errors import DraftwoodError
+from draftwood.models.hidden_states import returned, wanted
 
 _SAMPLED = 1024
 _PROBE = 4
@@ -70,15 +71,15 @@ class Teacher:
             taps: layers from 0 to ``layers - 1``.
             mixed: whether matrix products run in bfloat16.
         """
+        states = (*taps, self.layers)
         with torch.autocast(tokens.device.type, dtype=torch.bfloat16, enabled=mixed):
-            states = self.model(
+            found = self.model(
                 input_ids=tokens,
                 use_cache=False,
-                output_hidden_states=[*taps, self.layers],
+                output_hidden_states=wanted(states),
                 logits_to_keep=1,
             ).hidden_states
-        last: Tensor = states[self.layers]
-        tapped = [states[tap] for tap in taps]
+        *tapped, last = returned(found, states)
         features = torch.cat(tapped, dim=-1) if tapped else last[..., :0]
         return TargetStates(features, last.bfloat16() if mixed else last)
 

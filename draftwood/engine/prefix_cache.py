@@ -99,11 +99,6 @@ class PrefixCache:
         while self.bytes > self._most or len(self._kept) > _TEXTS:
             self._drop(next(iter(self._kept)))
 
-    def clear(self) -> None:
-        """Forget all texts."""
-        for number in [*self._kept]:
-            self._drop(number)
-
     def _drop(self, number: int) -> None:
         self.bytes -= self._kept.pop(number).bytes
         key = self._keys.pop(number)

@@ -215,6 +215,14 @@ class Engine:
         return self._memory.share(tokens, self.max_batch * self.target.info.context_limit)
 
     @property
+    def price(self) -> float | None:
+        """Probability from which on one more drafted node paid in recent steps.
+
+        None for a method that does not weigh costs. Any thread may ask.
+        """
+        return self._phases.price
+
+    @property
     def prefix_tokens(self) -> tuple[int, int]:
         """Prompt tokens that were looked up in the prefix cache so far, and those found there."""
         found = self._prefixes

@@ -212,6 +212,11 @@ class Phases:
         return predictions
 
     @property
+    def price(self) -> float | None:
+        """Probability from which on one more node paid recently; None without a tuner."""
+        return None if self._tuner is None else self._tuner.recent_price
+
+    @property
     def needs(self) -> Needs:
         """What the drafters and the policy need of the target."""
         return self._needs

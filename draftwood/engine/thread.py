@@ -59,6 +59,7 @@ class EngineStats:
         running: requests that are decoded.
         waiting: requests that wait for them, those in the inbox included.
         cache_usage: share of the memory of keys and values in use.
+        price: probability from which on one more drafted node paid in recent steps; None: unknown.
         prefix_queries: prompt tokens that were looked up in the prefix cache.
         prefix_hits: those of them that were found there.
         steps: steps so far.
@@ -68,6 +69,7 @@ class EngineStats:
     running: int
     waiting: int
     cache_usage: float
+    price: float | None
     prefix_queries: int
     prefix_hits: int
     steps: int
@@ -187,6 +189,7 @@ class EngineThread:
             running=running,
             waiting=max(0, len(self._held) - running),
             cache_usage=self._cache_usage,
+            price=self.engine.price,
             prefix_queries=queries,
             prefix_hits=hits,
             steps=self._steps,

@@ -284,6 +284,14 @@ class Tuner(Protocol):
         """Learn from a step; returns the prediction for each request, None without a bid."""
         ...
 
+    @property
+    def recent_price(self) -> float | None:
+        """Probability from which on one more node paid in recent steps; None: not known.
+
+        Another thread may ask.
+        """
+        return None
+
     def prompt_piece(self) -> int | None:
         """Prompt tokens to cache between two steps of the requests that run; None: not known."""
         return None

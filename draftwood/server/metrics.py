@@ -60,6 +60,7 @@ GAUGES = {
     "num_requests_running": "Requests that are decoded.",
     "num_requests_waiting": "Requests that wait to be decoded.",
     "kv_cache_usage_perc": "Share of the memory of keys and values in use, 0 to 1.",
+    "spec_decode_node_price": "Probability from which on a node is drafted; NaN: not weighed.",
 }
 
 _LABELS = {
@@ -105,6 +106,8 @@ class ServerMetrics:
         self._gauges["num_requests_running"].set(stats.running)
         self._gauges["num_requests_waiting"].set(stats.waiting)
         self._gauges["kv_cache_usage_perc"].set(stats.cache_usage)
+        price = math.nan if stats.price is None else stats.price
+        self._gauges["spec_decode_node_price"].set(price)
         for name, value in (
             ("prefix_cache_queries", stats.prefix_queries),
             ("prefix_cache_hits", stats.prefix_hits),

@@ -114,6 +114,23 @@ def test_the_figures_are_the_sums_of_the_answers() -> None:
         assert 0 <= found["cache_usage"] <= 1
 
 
+def test_the_price_of_a_node_is_shown_where_it_is_weighed() -> None:
+    for name in ("auto:neural=", "goose"):
+        with running(tiny_engine(name)) as server:
+            server.post("/v1/completions", ASK)
+            assert server.idle()
+            price = server.get("/stats").json()["price"]
+            page = server.get("/metrics").text
+        if name == "goose":
+            assert price is None
+            assert re.search(r"^draftwood:spec_decode_node_price{.*} NaN$", page, re.MULTILINE)
+        else:
+            assert 0.0 < price <= 1.0
+            shown = re.search(r"^draftwood:spec_decode_node_price{.*} (.*)$", page, re.MULTILINE)
+            assert shown is not None
+            assert float(shown[1]) == pytest.approx(price)
+
+
 def test_the_page_needs_no_key_and_what_it_asks_for_does() -> None:
     with running(tiny_engine("ar"), api_keys=("secret",)) as server:
         index = server.get("/")

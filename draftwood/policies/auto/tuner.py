@@ -114,7 +114,7 @@ class AutoTuner(Tuner):
         self._searches = True
         self.batch, self._context, self._plain = 1, 0, 1.0
         self._now = costs.now(1)
-        self._price, self.recent_price = NOTHING_PAYS, _FIRST_PRICE
+        self._price, self._recent_price = NOTHING_PAYS, _FIRST_PRICE
         self._steps = 0
         self._newest = 0.0  # seconds of the newest step, as expected
         self._net = 0.0
@@ -143,7 +143,7 @@ class AutoTuner(Tuner):
                 acceptance=counts.acceptance,
                 token_weight=weight,
                 floor=self._floor(weight),
-                price=self.recent_price / weight,
+                price=self._recent_price / weight,
                 drafts={
                     source: DraftForecast(
                         gain=gain.value,
@@ -186,7 +186,7 @@ class AutoTuner(Tuner):
         """
         if not self._searches:
             return NOTHING_PAYS.least
-        return min(_HIGHEST, max(_LOWEST, self.recent_price / token_weight))
+        return min(_HIGHEST, max(_LOWEST, self._recent_price / token_weight))
 
     def _level(self, source: str, nodes: int, requests: int) -> float:
         """Seconds of a drafter's forward over some nodes, those of some of the requests."""
@@ -217,7 +217,7 @@ class AutoTuner(Tuner):
         # as well.
         nodes = max(1, settled + count)
         marginal = rate * (self._forward(nodes + 1) - self._forward(nodes)) + least
-        self.recent_price += _SMOOTHING * (min(1.0, marginal) - self.recent_price)
+        self._recent_price += _SMOOTHING * (min(1.0, marginal) - self._recent_price)
         self._price = Price(values[count - 1]) if count else NOTHING_PAYS
         self._net = max(0.0, net) / self.batch if pays else 0.0
         return self._price
@@ -246,6 +246,11 @@ class AutoTuner(Tuner):
     def _forward(self, nodes: int) -> float:
         """Seconds of the target's forward over the roots and so many drafted nodes."""
         return self._now.target.seconds(self.batch + nodes, self._context, self.batch)
+
+    @property
+    def recent_price(self) -> float:
+        """See :class:`draftwood.protocols.Tuner`; a moving average, 1 at most."""
+        return self._recent_price
 
     def prompt_piece(self) -> int:
         """See :class:`draftwood.protocols.Tuner`.

@@ -28,6 +28,10 @@ function show(found) {
   place("running").textContent = found.running;
   place("waiting").textContent = found.waiting;
   place("cache").textContent = `${number(100 * found.cache_usage)} %`;
+  if (found.price !== null) {
+    place("price-figure").hidden = false;
+    place("price").textContent = number(found.price, 2);
+  }
   if (found.prefix_queries) {
     place("prefix-figure").hidden = false;
     place("prefix").textContent = `${number((100 * found.prefix_hits) / found.prefix_queries)} %`;

@@ -57,6 +57,7 @@ async def stats(request: Request) -> Response:
         running=engine.running,
         waiting=engine.waiting,
         cache_usage=engine.cache_usage,
+        price=engine.price,
         prefix_queries=engine.prefix_queries,
         prefix_hits=engine.prefix_hits,
         request_steps=tally.steps,

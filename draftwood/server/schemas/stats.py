@@ -17,6 +17,10 @@ class Stats(msgspec.Struct, kw_only=True):
     cache_usage: Annotated[
         float, Meta(description="share of the memory of keys and values in use, 0 to 1")
     ]
+    price: Annotated[
+        float | None,
+        Meta(description="probability from which on a node is drafted; null: not weighed"),
+    ]
     prefix_queries: Annotated[
         int, Meta(description="prompt tokens that were looked up in the prefix cache")
     ]

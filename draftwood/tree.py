@@ -130,6 +130,14 @@ class TreeBuilder:
         """Index of the child of ``node`` that carries ``token``, or None."""
         return self._child.get((node, token))
 
+    def path_tokens(self, node: int) -> list[int]:
+        """Tokens from the root's child to ``node``, which is the last; none for the root."""
+        found = []
+        while node != ROOT:
+            found.append(self.tokens[node])
+            node = self.parents[node]
+        return found[::-1]
+
     def add(
         self,
         parent: int,

@@ -64,7 +64,7 @@ class LiveCosts:
 
     def search(self, batch: int) -> float:
         """Moving average of the seconds of a batch's candidate search; 0 before the first."""
-        return self._at(batch).search
+        return self._at(batch).search or 0.0
 
     def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         """Learn from a step.
@@ -128,7 +128,7 @@ class _Followed:
     def __init__(self, costs: StepCosts, every: int) -> None:
         self.now = costs
         self._every, self._drafted_steps = every, 0
-        self.search = 0.0
+        self.search: float | None = None
         self._levels = dict.fromkeys(costs.drafters, 1.0)
         self._given = costs
         self._target = Refined(costs.target)
@@ -164,16 +164,17 @@ class _Followed:
 
     def searched(self, seconds: float) -> None:
         """Count a search without draft forwards."""
-        if not self.search:
-            self.search = seconds
-        self.search += _NEWEST * (min(seconds, _CUT * self.search) - self.search)
+        known = seconds if self.search is None else self.search
+        self.search = known + _NEWEST * (min(seconds, _CUT * known) - known)
 
     def drafted(self, seconds: float, expected: Mapping[str, float]) -> None:
         """Count a search with draft forwards, which were expected to take so much of it.
 
         The time is known of all forwards together, so that each drafter's factor moves by its share
-        of what was expected.
+        of what was expected. Before a search without forwards, their part is not known.
         """
+        if self.search is None:
+            return
         total = sum(expected.values())
         ratio = max(0.0, seconds - self.search) / total
         for name in self._levels:

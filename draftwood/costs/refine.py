@@ -71,7 +71,10 @@ class Refined:
         size = self._nearest(tokens)
         seen = self.seen.get(size, 0)
         offset = self.offsets[size] if size in self.offsets else self._offsets()[size]
-        expected = math.log(self.prior.seconds(tokens, context, batch)) + self.drift + offset
+        # As the curve has it: an offset is of the base alone, and rates follow the drift.
+        base = self.prior.seconds(tokens)
+        rest = self.prior.seconds(tokens, context, batch) - base
+        expected = math.log(base * math.exp(offset) + rest) + self.drift
         # A size that was seldom seen may be further off than those that the mean error is of.
         cut = _CUT * max(self.mean_error, _BEGIN / (1.0 + seen / _PATIENCE))
         error = min(max(math.log(seconds) - expected, -cut), cut)

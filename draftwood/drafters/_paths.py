@@ -112,19 +112,10 @@ class PathDrafter(AheadDrafter):
         """Score new nodes of a depth, given with their slots."""
         import torch
 
-        paths = [_tokens(trees[slot], node) for slot, node in nodes]
+        paths = [[trees[slot].tokens[0], *trees[slot].path_tokens(node)] for slot, node in nodes]
         with torch.inference_mode():
             given = torch.tensor(paths, device=self._target.device)
             logits = self.scores(depth, [slot for slot, _ in nodes], given)
         rows = self.ranked(logits)
         for row, (slot, node) in enumerate(nodes):
             self._scored[slot].places[node] = rows, row
-
-
-def _tokens(tree: TreeBuilder, node: int) -> list[int]:
-    """The tokens from the root to a node, both included."""
-    found = []
-    while node >= 0:
-        found.append(tree.tokens[node])
-        node = tree.parents[node]
-    return found[::-1]

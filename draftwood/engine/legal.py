@@ -21,7 +21,7 @@ from draftwood.protocols import (
     Expand,
     Query,
 )
-from draftwood.tree import ROOT, Draw, TreeBuilder
+from draftwood.tree import Draw
 
 _MORE = 4
 """Children that are asked for in place of one, as some are not legal."""
@@ -62,17 +62,8 @@ def _kept(answer: Candidates, query: Expand, constraint: Constraint) -> Candidat
     tokens, logq = np.full(shape, -1), np.full(shape, -np.inf, dtype=np.float32)
     for row, node in enumerate(query.nodes):
         given = answer.tokens[row]
-        path = _path(query.tree, node)
+        path = query.tree.path_tokens(node)
         legal = np.flatnonzero(constraint.allows(path, given.tolist()))[: query.k]
         tokens[row, : len(legal)] = given[legal]
         logq[row, : len(legal)] = answer.logq[row, legal]
     return replace(answer, tokens=tokens, logq=logq)
-
-
-def _path(tree: TreeBuilder, node: int) -> list[int]:
-    """The tokens from the root's child to a node."""
-    found = []
-    while node != ROOT:
-        found.append(tree.tokens[node])
-        node = tree.parents[node]
-    return found[::-1]

@@ -31,6 +31,7 @@ from draftwood.protocols import (
     Policy,
     Price,
     Query,
+    first_source,
 )
 from draftwood.tree import TokenTree, TreeBuilder
 
@@ -56,12 +57,6 @@ def free(bids: Sequence[Bid]) -> Price:  # noqa: ARG001
     return FREE
 
 
-def every(bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
-    """Decide on the first source, for all nodes below which something may be gained."""
-    source, own = next(iter(bids.items()))
-    return source, [sum(gain > 0.0 for gain in bid.gains) for bid in own]
-
-
 def draft(
     policy: Policy,
     drafters: Mapping[str, Drafter],
@@ -69,7 +64,7 @@ def draft(
     growths: Sequence[Growth],
     states: Sequence[Any],
     price: Callable[[Sequence[Bid]], Price] = free,
-    levels: Levels = every,
+    levels: Levels = first_source,
     constraints: Sequence[Constraint | None] = (),
 ) -> list[Drafted]:
     """One tree per slot.

@@ -17,7 +17,7 @@ from draftwood.engine.batch import Batch
 from draftwood.engine.features import FeatureShare
 from draftwood.engine.isolation import each_verified
 from draftwood.engine.joining import ALONE, PIECE, JoiningRequest, shared_out
-from draftwood.engine.lockstep import Drafted, draft, every, free
+from draftwood.engine.lockstep import Drafted, draft, free
 from draftwood.engine.request import Delta, FinishReason
 from draftwood.engine.sequence import RunningRequest
 from draftwood.methods import registry
@@ -36,6 +36,7 @@ from draftwood.protocols import (
     TargetOutput,
     Verdict,
     Verification,
+    first_source,
 )
 from draftwood.sampling.ahead import DrawsAhead
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
@@ -127,7 +128,7 @@ class Phases:
             forecasts = tuner.begin(loads, queued=queued)
         growths = [s.growth(self._policy.budget, f) for s, f in zip(live, forecasts, strict=True)]
         states = [s.state for s in live]
-        price, levels = (free, every) if tuner is None else (tuner.price, tuner.levels)
+        price, levels = (free, first_source) if tuner is None else (tuner.price, tuner.levels)
         constraints = [s.constraint for s in live]
         drafted = draft(
             self._policy, self._drafters, batch.slots, growths, states, price, levels, constraints

@@ -41,6 +41,7 @@ from draftwood.protocols.policy import (
     Query,
     StepReport,
     Tuner,
+    first_source,
 )
 from draftwood.protocols.recipe import Recipe
 from draftwood.protocols.settings import Part, Setting, setting, settings
@@ -131,6 +132,7 @@ __all__ = [
     "Verdict",
     "Verification",
     "Verifier",
+    "first_source",
     "setting",
     "settings",
 ]

@@ -255,6 +255,12 @@ class StepReport:
     times: StepTimes
 
 
+def first_source(bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
+    """The first source, for all nodes below which it may gain something."""
+    source, own = next(iter(bids.items()))
+    return source, [sum(gain > 0.0 for gain in bid.gains) for bid in own]
+
+
 class Tuner(Protocol):
     """Learns from an engine's steps how often candidates are accepted and what a step costs."""
 
@@ -268,13 +274,12 @@ class Tuner(Protocol):
     def levels(self, bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, Sequence[int]]:
         """The source that drafts a level next, and how many nodes each of its bids is for.
 
-        By default all nodes of the first source, for a policy whose levels nobody decides on.
+        By default :func:`first_source`, for a policy whose levels nobody decides on.
 
         Args:
             bids: by source, those of all requests that could take part in its next forward.
         """
-        source, own = next(iter(bids.items()))
-        return source, [len(bid.gains) for bid in own]
+        return first_source(bids)
 
     def price(self, bids: Sequence[Bid]) -> Price:
         """The answer to all bids of the step."""

@@ -223,3 +223,17 @@ def test_the_cost_of_a_prompt_follows_the_machine() -> None:
     found = live.now(1)
     assert found.prompt is not None
     assert found.prompt.seconds(512) == pytest.approx(32.0, rel=0.1)
+
+
+def test_draft_levels_are_not_corrected_before_a_search_is_known() -> None:
+    live = LiveCosts(GIVEN)
+    for _ in range(50):
+        live.observe(4, 100, 1, 1.1, 0.2)
+        live.searched(1, 0.5, {"draft": 0.1})
+    assert live.now(1).drafters["draft"].seconds(1) == pytest.approx(0.1, rel=0.1)
+    for _ in range(50):
+        live.searched(1, 0.3, {})
+        live.observe(4, 100, 1, 1.1, 0.2)
+        live.searched(1, 0.5, {"draft": live.now(1).drafters["draft"].seconds(1)})
+    assert live.search(1) == pytest.approx(0.3)
+    assert live.now(1).drafters["draft"].seconds(1) == pytest.approx(0.2, rel=0.1)

@@ -143,3 +143,16 @@ def test_whatever_happens_a_larger_forward_is_never_cheaper(
     table = [refined.curve.seconds(n, 500) for n in range(1, 101)]
     assert np.all(np.diff(table) >= 0.0)
     assert np.all(np.isfinite(table))
+
+
+@pytest.mark.parametrize("context", [0, 1000, 3000])
+def test_a_long_context_does_not_bias_the_shape(context: int) -> None:
+    """A context costs what was measured, and forwards of 8 tokens on twice as much as measured."""
+    prior = Curve((1, 4, 8, 16), (5.0, 5.5, 6.0, 7.0), per_context=0.004)
+    true = Curve((1, 4, 8, 16), (5.0, 5.5, 12.0, 14.0), per_context=0.004)
+    refined, rng = Refined(prior), np.random.default_rng(0)
+    for _ in range(2000):
+        n = int(rng.choice((1, 4, 8, 16)))
+        refined = refined.observe(n, context, 1, true.seconds(n, context))
+    found = refined.curve.seconds(16, context) / refined.curve.seconds(1, context)
+    assert found == pytest.approx(true.seconds(16, context) / true.seconds(1, context), rel=0.02)

@@ -48,9 +48,9 @@ def load_medusa(name: str, target: Target, dtype: torch.dtype) -> MedusaHeads:
             for this target; the message names the tensor.
     """
     directory = located(name, _NOUN, (PICKLED, _PICKLED))
-    raw = directory.tensors((_SAFE, SAFE), (_PICKLED, PICKLED))
+    raw = _bare(directory.tensors((_SAFE, SAFE), (_PICKLED, PICKLED)))
     tensors = _canonical(raw)
-    common = any(_PREFIX.sub("", name) == "lm_head.weight" for name in raw)
+    common = "lm_head.weight" in raw
     info = target.info
     if "token_ids" in tensors and "lm_heads.0.weight" not in tensors:
         tensors["lm_heads.0.weight"] = _rows(_output(target), tensors["token_ids"])
@@ -93,14 +93,18 @@ def save_medusa(heads: MedusaHeads, directory: Path) -> Path:
     return directory
 
 
+def _bare(stored: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The heads' tensors without the prefix that they have in a whole model."""
+    prefixed = {name: tensor for name, tensor in stored.items() if _PREFIX.match(name)}
+    return {_PREFIX.sub("", name): tensor for name, tensor in (prefixed or stored).items()}
+
+
 def _canonical(raw: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors under the names of :class:`MedusaHeads`; of a whole model, those of its heads."""
-    prefixed = {name: tensor for name, tensor in raw.items() if _PREFIX.match(name)}
+    """The tensors under the names of :class:`MedusaHeads`."""
     found: dict[str, torch.Tensor] = {}
     unknown = []
-    for name, tensor in (prefixed or raw).items():
-        bare = _PREFIX.sub("", name)
-        matches = ((pattern.fullmatch(bare), new) for pattern, new in _NAMES)
+    for name, tensor in raw.items():
+        matches = ((pattern.fullmatch(name), new) for pattern, new in _NAMES)
         spelt = next((match.expand(new) for match, new in matches if match), None)
         if spelt is None:
             unknown.append(name)

@@ -38,9 +38,10 @@ class Namespaces:
     def add(self, tokens: Sequence[int], namespace: str | None = "") -> list[Sequence[int]]:
         """Remember a text, of one beyond the bound its end; returns the pieces that were new."""
         self._now += 1
-        if namespace not in self.stores:
-            self.stores[namespace] = TextStore()
-        added = self.stores[namespace].add(tokens[-self.most_tokens :], self._now)
+        store = self.stores.get(namespace) or TextStore()
+        added = store.add(tokens[-self.most_tokens :], self._now)
+        if added:
+            self.stores[namespace] = store
         if self.size > self.most_tokens:
             self.forget(int(_KEPT * self.most_tokens))
         return added

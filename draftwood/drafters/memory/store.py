@@ -29,7 +29,7 @@ _BEFORE, _BEHIND = 32, 20
 """Tokens of a piece beside the new ones."""
 _GAP, _OTHER = -1, -2
 """Stand for no token: between pieces, and before a short text that is looked up."""
-_FIRST = 1 << 10
+_FIRST = 1 << 7
 """Positions for which there is room in an empty store."""
 
 

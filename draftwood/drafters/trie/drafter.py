@@ -137,6 +137,8 @@ class TrieDrafter(Drafter):
         while self._size > self._settings.size:
             oldest, forgotten = self._kept.popleft()
             self._finished[oldest].remove(forgotten)
+            if self._finished[oldest].empty:
+                del self._finished[oldest]
             self._size -= len(forgotten)
 
     def branches(

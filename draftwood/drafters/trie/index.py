@@ -80,6 +80,11 @@ class Texts:
                 below.used = max(below.used, begun + place)
                 node = below
 
+    @property
+    def empty(self) -> bool:
+        """Whether no text is left."""
+        return not self._root.children
+
     def remove(self, tokens: Sequence[int]) -> None:
         """Count them no more; the text was added before."""
         for start in range(len(tokens)):

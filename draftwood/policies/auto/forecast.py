@@ -25,7 +25,7 @@ class DraftForecast:
     Attributes:
         gain: what its forwards add, relative to the headroom of the nodes that it is asked about
             (:meth:`draftwood.policies.auto.pool.Pool.headroom`).
-        catch_up: cost of its first forward of a step on top of its level, weighted: it reads what
+        catch_up: cost of its first forward of a step on top of its level, in tokens: it reads what
             was committed since it last drafted. Spread over as many steps as that took.
         at_once: one forward serves all levels of the step.
     """

@@ -35,11 +35,13 @@ class Plan:
         node: their parent.
         codes: a neural drafter's code of each, in sampling order.
         exclude: tokens that may not be sampled.
+        reserved: places of a tree that are kept for them and their ancestors.
     """
 
     node: int
     codes: list[int]
     exclude: frozenset[int]
+    reserved: int
 
 
 class SampledPool(Pool):
@@ -85,8 +87,10 @@ class SampledPool(Pool):
         gain = sum(paths[: len(codes)]) - price * len(codes)
         if not codes or gain <= sum(max(0.0, reach * p - price) for p in ranked):
             return None
-        self._reserved += len(above) + len(codes)
-        return Plan(node, codes, frozenset(self.builder.tokens[child] for child in likely))
+        reserved = len(above) + len(codes)
+        self._reserved += reserved
+        exclude = frozenset(self.builder.tokens[child] for child in likely)
+        return Plan(node, codes, exclude, reserved)
 
     def promised(
         self, source: int, node: int, tokens: NDArray[np.int64], logq: NDArray[np.float32]
@@ -108,7 +112,7 @@ class SampledPool(Pool):
             tokens: in sampling order, -1 where there are no more.
             q_row: handle of the distribution that they were sampled from.
         """
-        self._reserved -= len(self._above(plan.node)) + len(plan.codes)
+        self._reserved -= plan.reserved
         fresh = []
         for token, code in zip(tokens, plan.codes, strict=False):
             if token < 0:

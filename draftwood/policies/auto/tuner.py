@@ -299,19 +299,18 @@ class AutoTuner(Tuner):
         times = report.times
         tokens, outside = self.batch + nodes, times.after_target
         self.costs.observe(tokens, self._context, self.batch, times.target, outside)
+        levels = {source: forwards[source] + self._read(source, bids) for source in asked}
+        expected = self._newest = self._seconds(nodes) + sum(levels.values())
         if searched:
-            levels = {source: forwards[source] + self._read(source, bids) for source in asked}
+            expected += self.costs.search(self.batch)
             self.costs.searched(self.batch, times.draft, levels)
         committed = sum(len(outcome.committed) for outcome in outcomes)
-        expected = self._newest = self._seconds(nodes) + drafting
         self._gain.add(committed, self.batch * expected / self._plain)
         return predictions
 
     def _seconds(self, nodes: int) -> float:
         """Seconds of a step without drafting, by the drafted nodes of all trees."""
-        now = self._now
-        host = now.fixed + now.sequence * (self.batch - 1) + now.node * nodes
-        return self._forward(nodes) + host
+        return self._now.step(self.batch + nodes, self._context, self.batch)
 
     def _read(self, source: str, bids: Sequence[Bid | None]) -> float:
         """Seconds to read the backlogs that a drafter has read in this step."""

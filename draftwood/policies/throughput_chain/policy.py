@@ -7,7 +7,7 @@ in the text, and K tokens that followed their latest occurrence are copied.
 It differs from onnxruntime-genai in these points:
 
 * There a batch has one request, and each request its own width. Here all requests of an engine have
-  one, with which later requests begin.
+  one, with which later requests begin. Rates of batches of different sizes are not told apart.
 * Its *chained lookup*, which looks up the end of the copy again after each copied token, is the
   copy that goes on with its own tokens (``context.wrap``): the same in a text that repeats itself.
 * The defaults are those of its documentation's example (n-grams of 4, widths from 2), not those of

@@ -25,7 +25,7 @@ LIMITS = (2, 3, 4, 5, 8, 31, 32, 63, 64, 65, 96, 127, 128)
 def quick(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs are measured in no time, and kept nowhere else."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setattr(recall, "Grid", partial(Grid, seconds=0.001))
+    monkeypatch.setattr(recall, "USUAL", replace(USUAL, seconds=0.001))
 
 
 def prompt(length: int) -> list[int]:

@@ -131,6 +131,8 @@ def serve(
     for library in _LIBRARIES:
         need(library, "serve")
     template = None if chat_template is None else _read(chat_template)
+    if "" in api_keys:
+        raise DraftwoodError("--api-key is empty, so that everybody could ask: give a key")
     keys = tuple(filter(None, api_keys or (os.environ.get(KEY_VARIABLE, ""),)))
 
     from draftwood.engine.engine import Engine

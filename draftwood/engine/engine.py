@@ -122,6 +122,7 @@ class Engine:
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}
         self._joining: dict[int, JoiningRequest] = {}  # those of them whose prompt is not cached
+        self._full = False  # there was no memory for another slot; a request has to end first
         self._unreported: list[RequestStep] = []  # their events are not made yet
         self._events: list[Event] = []  # not handed out yet
 
@@ -236,11 +237,15 @@ class Engine:
         if isinstance(requests, (Request, str)) or not isinstance(requests, Iterable):
             raise DraftwoodError("an engine takes a list of requests: write [request]")
         numbers: list[int] = []
+        found: deque[Event] = deque()
         try:
             numbers += map(self.add, requests)
             while self.busy:
-                yield from self.step()
+                found.extend(self.step())
+                while found:
+                    yield found.popleft()
         finally:
+            self._events[:0] = [event for event in found if event.request_id not in numbers]
             for number in numbers:
                 self.cancel(number)
 
@@ -252,8 +257,11 @@ class Engine:
         """
         others = {s.number for s in self._waiting} | {*self._active}
         others |= {event.request_id for event in self._events}
-        events = list(self.stream(requests))
-        self._events += [e for e in events if e.request_id in others]
+        events: list[Event] = []
+        try:
+            events.extend(self.stream(requests))
+        finally:
+            self._events[:0] = [e for e in events if e.request_id in others]
         done = [e for e in events if isinstance(e, Finished) and e.request_id not in others]
         return [e.completion for e in sorted(done, key=lambda e: e.request_id)]
 
@@ -355,12 +363,32 @@ class Engine:
                 break
             if not self._fits(s):
                 break
-            s.slot = self.target.open(len(s.request.ids) + min(s.limit, _AHEAD) + most)
+            if not self._opened(s, len(s.request.ids) + min(s.limit, _AHEAD) + most):
+                break
             self._active[s.number] = self._waiting.popleft()
             s.begin()
             self._joining[s.number] = JoiningRequest(s)
             if prefixes:
                 self._joining[s.number] = prefixes.begin(s, self._running())
+
+    def _opened(self, sequence: RunningRequest, tokens: int) -> bool:
+        """Give a request a slot; False if there is no memory for it now.
+
+        It waits for a running one to end. Without any it could wait for ever, and ends here.
+        """
+        if self._full:
+            return False
+        try:
+            sequence.slot = self.target.open(tokens)
+        except Exception as error:  # noqa: BLE001 - what a device raises without memory
+            logger.warning("request %d gets no memory: %s", sequence.number, error)
+            self._full = bool(self._active)
+            if not self._full:
+                self._phases.trim()
+                self._waiting.remove(sequence)
+                self._events.append(Finished(sequence.number, sequence.completion("error", error)))
+            return False
+        return True
 
     def _running(self) -> list[RunningRequest]:
         """The requests whose prompts are cached."""
@@ -372,7 +400,17 @@ class Engine:
             return
         alone = len(self._joining) == len(self._active)
         failures = Failures()
-        for joined in self._phases.prefill([*self._joining.values()], alone=alone):
+        try:
+            done = self._phases.prefill([*self._joining.values()], alone=alone)
+        except Exception as error:
+            if alone:
+                raise
+            # Those that run had no part in it.
+            logger.exception("the prompts that join have failed")
+            for joined in [*self._joining.values()]:
+                self._finish(joined.sequence, "error", error)
+            return
+        for joined in done:
             s, reason = joined.sequence, None
             del self._joining[s.number]
             with failures.of(s.number):
@@ -404,6 +442,7 @@ class Engine:
     ) -> None:
         del self._active[sequence.number]
         self._joining.pop(sequence.number, None)
+        self._full = False
         completion = sequence.completion(reason, error)
         logger.debug(
             "request %d: %s after %d tokens", sequence.number, reason, len(completion.tokens)
@@ -412,4 +451,7 @@ class Engine:
         with ExitStack() as stack:
             stack.callback(self._phases.release, sequence.slot)
             if self._prefixes and reason != "error":
-                self._prefixes.keep(sequence)
+                try:
+                    self._prefixes.keep(sequence)
+                except Exception as failed:  # noqa: BLE001 - such as too little memory
+                    logger.warning("a text is not kept for later prompts: %s", failed)

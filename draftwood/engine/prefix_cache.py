@@ -54,7 +54,7 @@ class PrefixCache:
 
     def __init__(self, most: int) -> None:
         self.bytes = 0
-        self._most = most
+        self.most = most
         self._kept: OrderedDict[int, Prefix] = OrderedDict()
         self._alike: dict[tuple[str, bytes], list[int]] = {}
         self._keys: dict[int, tuple[str, bytes]] = {}
@@ -84,19 +84,19 @@ class PrefixCache:
 
         A text that is too short, or takes more than all bytes, is not kept.
         """
+        if len(prefix.tokens) < SHORTEST or prefix.bytes > self.most:
+            return
         key = _key(prefix.tokens, namespace)
         for number in [*self._alike.get(key, ())]:
             old = self._kept[number].tokens
             if common(old, prefix.tokens) == len(old):
                 self._drop(number)
-        if len(prefix.tokens) < SHORTEST or prefix.bytes > self._most:
-            return
         self.bytes += prefix.bytes
         self._kept[self._count] = prefix
         self._keys[self._count] = key
         self._alike.setdefault(key, []).append(self._count)
         self._count += 1
-        while self.bytes > self._most or len(self._kept) > _TEXTS:
+        while self.bytes > self.most or len(self._kept) > _TEXTS:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, number: int) -> None:

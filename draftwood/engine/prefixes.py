@@ -87,6 +87,8 @@ class Prefixes:
         namespace = sequence.request.namespace
         if len(tokens) < SHORTEST or self._cache.longest(tokens, namespace)[1] == len(tokens):
             return
+        if len(tokens) * self._target.info.token_bytes > self._cache.most:
+            return
         saved = self._target.saved(sequence.slot, len(tokens))
         if saved is not None:
             rows = sequence.rows.first(len(tokens))

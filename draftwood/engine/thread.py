@@ -16,7 +16,7 @@ from typing import TypeAlias
 import torch
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.request import Event, Finished, Request, Stepped
+from draftwood.engine.request import Delta, Event, Finished, Request, Stepped
 from draftwood.errors import DraftwoodError
 
 logger = logging.getLogger(__name__)
@@ -239,7 +239,7 @@ class EngineThread:
             return
         self._cache_usage = self.engine.cache_usage
         for event in events:
-            if isinstance(event, Stepped):
+            if isinstance(event, Delta | Stepped):
                 self._failed_in_a_row = 0
             self._report(event)
 
@@ -259,7 +259,17 @@ class EngineThread:
     def _cancel(self, ticket: int) -> None:
         number = self._numbers.get(ticket)
         if number is not None:
-            finished = self.engine.cancel(number)
+            try:
+                finished = self.engine.cancel(number)
+            except Exception as error:
+                logger.exception("a request could not be ended as it should")
+                del self._owners[number], self._numbers[ticket]
+                held = self._held.get(ticket)
+                self._forget(ticket)
+                if held is not None:
+                    held.tell(Failed(error))
+                return
+            self._cache_usage = self.engine.cache_usage
             if finished is not None:
                 self._report(finished)
 

@@ -84,7 +84,8 @@ def rows_bytes(rows: TargetOutput) -> int:
 
 
 def _without_logits(rows: TargetOutput) -> TargetOutput:
-    return replace(rows, logits=rows.logits[:0], drawn=None)
+    # Not a view, which would keep all logits of the step.
+    return replace(rows, logits=rows.logits.new_empty((0, rows.logits.shape[-1])), drawn=None)
 
 
 def _picked(rows: TargetOutput, nodes: list[int], prompt_rows: bool) -> TargetOutput:

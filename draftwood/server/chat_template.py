@@ -95,7 +95,7 @@ def _content(content: str | Sequence[Part] | None, where: str) -> str:
 def _call(call: ToolCall, where: str) -> dict[str, Any]:
     try:
         arguments = json.loads(call.function.arguments or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise bad_request(
             f"{where}.tool_calls: the arguments of {call.function.name!r} are not JSON: {error}",
             "messages",

@@ -20,6 +20,9 @@ _OPENAI: Mapping[str, float] = {"temperature": 1.0}
 _WITHIN = {"presence_penalty": 2, "frequency_penalty": 2, "logit_bias": 100}
 """The API's bounds of what is added to logits."""
 
+_STOPS, _LONGEST_STOP = 64, 1024
+"""Most stop strings of a request, and most characters of each."""
+
 MOST_LOGPROBS = 20
 """Most likely tokens that are reported at a place."""
 
@@ -60,7 +63,7 @@ def requests_of(
     """
     sampling, grammar = _sampling(body, settings), grammar_of(body)
     ends = frozenset(() if body.ignore_eos else eos) | frozenset(body.stop_token_ids or ())
-    stop = body.stop or ()
+    stop = _stop(body.stop or ())
     found = []
     for ids in prompts:
         limit = _limit(len(ids), wanted, settings)
@@ -74,7 +77,7 @@ def requests_of(
             max_new_tokens=limit,
             sampling=sampling,
             eos=ends,
-            stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            stop=stop,
             namespace=f"{owner}/{body.user or ''}" if owner else body.user or "",
             logprobs=wanted.logprobs,
             grammar=grammar,
@@ -85,6 +88,16 @@ def requests_of(
         for choice in range(body.value("n", 1)):
             seed = (sampling.seed + choice) % SEED_LIMIT
             found.append(replace(request, sampling=replace(sampling, seed=seed)))
+    return found
+
+
+def _stop(given: str | Sequence[str]) -> tuple[str, ...]:
+    """The stop strings; each is looked for after every token."""
+    found = (given,) if isinstance(given, str) else tuple(given)
+    if len(found) > _STOPS:
+        raise bad_request(f"stop has {len(found)} strings: at most {_STOPS}", "stop")
+    if any(len(each) > _LONGEST_STOP for each in found):
+        raise bad_request(f"a stop string has more than {_LONGEST_STOP} characters", "stop")
     return found
 
 

@@ -127,6 +127,7 @@ def test_levels_cost_the_additional_time_of_growing_trees(took: float, factor: f
 def test_a_pause_among_levels_moves_little() -> None:
     live = LiveCosts(GIVEN)
     before = live.now(1).drafters["draft"].seconds(1)
+    live.searched(1, 0.1, {})
     live.searched(1, 1000.0, {"draft": 0.4})
     live.observe(1, 100, 1, GIVEN.target.seconds(1, 100, 1), 0.2)
     assert before < live.now(1).drafters["draft"].seconds(1) < 1.2 * before

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from draftwood.server.chat_answer import ChatAnswer
 from draftwood.server.chat_template import render_chat
 from draftwood.server.errors import bad_request, refused
-from draftwood.server.parsing import PlainAnswer
+from draftwood.server.parsing import AnswerParser, MakeParser, PlainAnswer
 from draftwood.server.sampling import MOST_LOGPROBS, Wanted, requests_of
 from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.service import Service, arrival
@@ -38,10 +38,11 @@ async def chat_completions(request: Request) -> Response:
         body, [prompt.ids], wanted, service.settings, service.eos, request.state.owner
     )
     await service.check_grammar(requests[0])
+    parsers = [_parser(make, prompt, tools) for _ in requests]
     generation = service.generate(requests, arrived)
     number = request.state.request_id
     answer = ChatAnswer(service, body, generation, number, len(prompt.ids))
-    answer.parsers = [PlainAnswer() if make is None else make(prompt.text, tools) for _ in requests]
+    answer.parsers = parsers
     return await answer.response(request)
 
 
@@ -49,6 +50,20 @@ async def chat_completions(request: Request) -> Response:
 class _Prompt:
     text: str
     ids: Sequence[int]
+
+
+def _parser(
+    make: MakeParser | None, prompt: _Prompt, tools: Sequence[dict[str, Any]]
+) -> AnswerParser:
+    """What tells a choice's text, reasoning and calls apart."""
+    if make is None:
+        return PlainAnswer()
+    try:
+        return make(prompt.text, tools)
+    except Exception as error:  # transformers parses the end of the prompt
+        raise bad_request(
+            f"an answer to this prompt cannot be parsed: {error}", "messages"
+        ) from error
 
 
 def _prompt(body: ChatRequest, service: Service, tools: Sequence[dict[str, Any]]) -> _Prompt:

@@ -1,12 +1,12 @@
 """``auto`` on models of every short context, and on prompts that leave next to no room."""
 
-from functools import partial
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from draftwood.costs import recall
-from draftwood.costs.measure import Grid
+from draftwood.costs.measure import USUAL
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Request

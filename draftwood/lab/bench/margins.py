@@ -46,7 +46,13 @@ class Margin:
 
 
 def margin(
-    stock: Loaded, tokens: Sequence[int], between: Sequence[int], sampling: SamplingParams
+    stock: Loaded,
+    tokens: Sequence[int],
+    between: Sequence[int],
+    sampling: SamplingParams,
+    *,
+    generated: int = 0,
+    legal: torch.Tensor | None = None,
 ) -> Margin:
     """Margin between tokens, from one plain forward of the untouched model.
 
@@ -55,16 +61,25 @@ def margin(
         tokens: preceding tokens.
         between: the tokens that were chosen.
         sampling: sampling parameters of the request, with its seed.
+        generated: how many of the preceding tokens the request generated; presence and frequency
+            penalties count these.
+        legal: tokens that a grammar allows, bool ``[V]``; None: all.
     """
     ids = torch.tensor([list(tokens)], device=stock.model.device)
     with torch.inference_mode():
         logits = stock.model(input_ids=ids, use_cache=False).logits[:, -1]
+    penalty = sampling.repetition_penalty  # it multiplies or divides a logit with its rounding
     bound = ROUNDINGS * torch.finfo(logits.dtype).eps * float(logits.abs().max())
+    bound *= max(penalty, 1 / penalty)
     row = logits.float().cpu()
+    if legal is not None:
+        row = row.masked_fill(~legal, -math.inf)
+    prompt = len(tokens) - generated
     if sampling.temperature == 0:
-        gaps = [float(row.max() - row[0, token]) for token in between]
+        scores = Sampler(sampling, prompt).scores(ids.cpu(), row)[0]
+        gaps = [float(scores.max() - scores[token]) for token in between]
     else:
-        draw = _GumbelMax(row, ids.cpu(), sampling, bound)
+        draw = _GumbelMax(row, ids.cpu(), sampling, bound, prompt)
         gaps = [draw.margin(token) for token in between]
     return Margin(max(gaps), bound)
 
@@ -76,10 +91,15 @@ class _GumbelMax:
     """
 
     def __init__(
-        self, logits: torch.Tensor, ids: torch.Tensor, sampling: SamplingParams, bound: float
+        self,
+        logits: torch.Tensor,
+        ids: torch.Tensor,
+        sampling: SamplingParams,
+        bound: float,
+        prompt: int,
     ) -> None:
         self._logits, self._ids, self._bound = logits, ids, bound
-        self._sampling = sampling
+        self._sampling, self._prompt = sampling, prompt
         free = replace(sampling, top_k=0, top_p=1.0)
         ones = torch.ones(logits.shape[1], dtype=torch.float64)
         noise = RequestNoise(sampling.seed, ids.shape[1] - 1).gumbel_keys(0, ones).log()
@@ -122,4 +142,4 @@ class _GumbelMax:
         return math.isfinite(float(self._scores(logits, sampling)[0, token]))
 
     def _scores(self, logits: torch.Tensor, sampling: SamplingParams) -> torch.Tensor:
-        return Sampler(sampling, self._ids.shape[1]).scores(self._ids, logits)
+        return Sampler(sampling, self._prompt).scores(self._ids, logits)

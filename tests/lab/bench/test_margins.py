@@ -127,3 +127,31 @@ def test_what_a_filter_drops_is_out_of_reach() -> None:
     sampling = SamplingParams(temperature=1.0, top_k=2)
     assert margin(stock(logits), CONTEXT, (0, 3), sampling).gap == math.inf
     assert not Margin(math.inf, 1.0).near_tie
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_penalties_biases_and_a_grammar_are_the_requests(temperature: float) -> None:
+    logits = torch.tensor([4.0, 3.5, 3.0, 6.0])
+    legal = torch.tensor([True, True, True, False])
+    text = [3, 0, 0]
+    ties: list[dict[str, Any]] = [  # 0 was generated twice: tied with 1
+        {"frequency_penalty": 0.25},
+        {"presence_penalty": 0.5},
+        {"logit_bias": {0: -0.5}},
+        {"repetition_penalty": 4 / 3.5},
+    ]
+    for penalties in ties:
+        sampling = SamplingParams(temperature=temperature, seed=7, **penalties)
+        found = margin(stock(logits), text, (0, 1), sampling, generated=2, legal=legal)
+        bare = torch.tensor([3.5, 3.5, 3.0, 6.0])
+        plain = margin(
+            stock(bare), text, (0, 1), SamplingParams(temperature=temperature, seed=7), legal=legal
+        )
+        assert found.gap == pytest.approx(plain.gap, abs=1e-5)
+        assert (found.gap <= 1e-5) == (temperature == 0)
+        out = margin(stock(logits), text, (0, 3), sampling, generated=2, legal=legal)
+        assert out.gap == math.inf, "the grammar does not allow it"
+    prompt = SamplingParams(temperature=temperature, seed=7, frequency_penalty=0.25)
+    of_prompt = margin(stock(logits), text, (0, 1), prompt, legal=legal)
+    counted = margin(stock(logits), text, (0, 1), prompt, generated=2, legal=legal)
+    assert of_prompt.gap != pytest.approx(counted.gap), "tokens of the prompt are not counted"

@@ -10,49 +10,38 @@
 set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/parts.sh"
-PORT=${PORT:-8123} MODEL=smollm2
+# shellcheck source=runs/serving.sh
+source "$(dirname "$0")/serving.sh"
+MODEL=smollm2
 mkdir -p "$OUT"
 texts=$(sets humaneval mt_bench gsm8k_test spec_bench)
 
 load() { # NAME SERVED: every number of requests at once, into OUT/server_load_NAME_N.json
     local at
     for at in ${AT:-1 4 16 32}; do
-        save "server_load_$1_$at" "$python" "$runs/server_load.py" "http://127.0.0.1:$PORT" --model "$MODEL" \
+        save "server_load_$1_$at" "$python" "$runs/server_load.py" "$url" --model "$MODEL" \
             --served "$2" --prompts "$texts" --limit "${LIMIT:-4}" --tokens "${TOKENS:-128}" \
             --concurrency "$at" --seconds "${SECONDS_EACH:-180}" --label "$1"
     done
 }
-serving() { # NAME SERVED COMMAND...: load on a server while the command runs
-    local name=$1 served=$2 server; shift 2
-    "$@" > "$OUT/server_load_$name.log" 2>&1 &
-    server=$!
-    # shellcheck disable=SC2064
-    trap "kill $server 2> /dev/null || true" EXIT
-    until curl -sf "http://127.0.0.1:$PORT/v1/models" > /dev/null; do
-        if ! kill -0 "$server" 2> /dev/null; then
-            echo "$0: the server $name ended; see $OUT/server_load_$name.log" >&2
-            return 1
-        fi
-        sleep 1
-    done
-    load "$name" "$served"
-    kill "$server"
-    wait "$server" || true
+loaded() { # NAME SERVED COMMAND...: load on a server that the command starts
+    local name=$1 served=$2; shift 2
+    serving "$OUT/server_load_$name.log" "$@" -- load "$name" "$served"
 }
 checkpoint() { "$python" -c "from draftwood import models; print(models.location('$MODEL'))"; }
 
-draftwood() { serving draftwood "$MODEL" "${draftwood[@]}" serve "$MODEL" --port "$PORT" --dtype float32; }
-plain() { serving plain "$MODEL" "${draftwood[@]}" serve "$MODEL" --port "$PORT" --dtype float32 --method ar; }
+draftwood() { loaded draftwood "$MODEL" "${draftwood[@]}" serve "$MODEL" --port "$PORT" --dtype float32; }
+plain() { loaded plain "$MODEL" "${draftwood[@]}" serve "$MODEL" --port "$PORT" --dtype float32 --method ar; }
 transformers() {
     local where
     where=$(checkpoint)
-    serving transformers "$where" "$python" -m transformers.cli.transformers serve "$where" --continuous-batching \
+    loaded transformers "$where" "$python" -m transformers.cli.transformers serve "$where" --continuous-batching \
         --device cpu --dtype float32 --port "$PORT"
 }
 llamacpp() {
     local file=$OUT/$MODEL-float32.gguf
     if [[ ! -s $file ]]; then "$python" "$runs/float32_gguf.py" "$MODEL" "$file"; fi
-    serving llamacpp "$MODEL" "$python" -m llama_cpp.server --model "$file" --model_alias "$MODEL" \
+    loaded llamacpp "$MODEL" "$python" -m llama_cpp.server --model "$file" --model_alias "$MODEL" \
         --port "$PORT" --n_ctx 4096 --n_threads "$(nproc)"
 }
 run "draftwood plain transformers llamacpp" "$@"

@@ -164,6 +164,7 @@ def main(
 ) -> None:
     """Ask the server at URL, compare and print."""
     torch.set_num_threads(threads)
+    code = git_state(Path(draftwood.__file__).parent)
     alone = Alone(model)
     requests = mixed(count, seed, alone.tokenizer)
     run = asyncio.run(ask_all(url, requests, concurrency, rate, seed))
@@ -173,7 +174,7 @@ def main(
     facts = {
         **settings,
         **figures(requests, run, found, details),
-        "git": git_state(Path(draftwood.__file__).parent),
+        "git": code,
         "versions": versions(),
         "hardware": hardware(),
     }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Requests with mixed settings to a server, up to 16 at once: does each have the tokens that it would
-# have alone, decoded plainly with its seed? The server decodes with `auto` and a prefix cache, without
-# a draft model, and with the embedded one (`drafter`).
-#   auto drafter
+# have alone, decoded plainly with its seed? The server has a prefix cache. It decodes with `auto`, or
+# with trees of a draft model in every step, whether they pay or not.
+#   auto talon
 # Usage: [OUT=runs/out] [REQUESTS=200] runs/server_mix.sh [PART]...
-#   MODEL    of the server and of the comparison (embedded); `drafter` needs DRAFT for another one
+#   MODEL    of the server and of the comparison (embedded); `talon` needs DRAFT for another one
 #   SEED     of the requests and their arrival (0)
 #   THREADS  of the server and of the comparison (1)
 # It measures no time. pip install 'draftwood[serve,grammar]'
@@ -24,5 +24,5 @@ mixed() { # NAME FLAG...: into OUT/server_mix_NAME.json
         --requests "${REQUESTS:-200}" --seed "${SEED:-0}" --threads "$THREADS"
 }
 auto() { mixed auto --method auto; }
-drafter() { mixed drafter --method auto ${DRAFT:+--draft "$DRAFT"} --drafter model; }
-run "auto drafter" "$@"
+talon() { mixed talon --method talon --budget 8 --drafter model ${DRAFT:+--draft "$DRAFT"}; }
+run "auto talon" "$@"

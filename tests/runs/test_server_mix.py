@@ -21,6 +21,8 @@ from runs.server_mix import Run, ask, figures, main
 from tests.factories.running_server import EOS, running
 from tests.factories.tiny_llama import save_tiny, tiny_tokenizer
 
+pytest.importorskip("llguidance")
+
 SAMPLING = {"temperature": 0.7, "seed": 3, "top_p": 0.9, "top_k": 0, "min_p": 0.0}
 SAMPLING |= {"repetition_penalty": 1.0, "max_tokens": 12}
 

@@ -11,14 +11,12 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.grammars import backends
+from draftwood.grammars.limits import excess
 
 Kind: TypeAlias = Literal["json_object", "json_schema", "regex", "choice", "lark", "ebnf"]
 
 DEFAULT: Final = "llguidance"
 """The grammar library that is used if none is named."""
-
-LARGEST: Final = 1 << 20
-"""Most characters of a grammar; larger ones take seconds to be refused by the libraries."""
 
 
 def backend_names() -> list[str]:
@@ -59,10 +57,8 @@ class Grammar:
             )
         if not isinstance(self.text, str) or (not self.text and self.kind != "json_object"):
             raise DraftwoodError(f"the grammar ({self.kind}) is {self.text!r}: give some text")
-        if len(self.text) > LARGEST:
-            raise DraftwoodError(
-                f"the grammar ({self.kind}) has {len(self.text)} characters: at most {LARGEST}"
-            )
+        if too_much := excess(self.kind, self.text):
+            raise DraftwoodError(f"the grammar ({self.kind}) has {too_much}")
         if self.backend not in (known := backend_names()):
             hint = did_you_mean(str(self.backend), known)
             raise DraftwoodError(

@@ -1,7 +1,9 @@
 """What the routes of a server share: the engine's thread, the tokenizer, settings and metrics."""
 
+import asyncio
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -33,6 +35,7 @@ class Service:
         eos: tokens that end an answer.
         parser: how answers of chats are parsed; None: they are text alone.
         created: when the server started, in seconds since 1970.
+        compiling: the thread on which grammars are compiled, so that prompts do not wait for them.
     """
 
     thread: EngineThread
@@ -42,6 +45,9 @@ class Service:
     eos: frozenset[int]
     parser: MakeParser | None = None
     created: int = field(default_factory=lambda: int(time.time()))
+    compiling: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, "draftwood-grammars")
+    )
 
     @property
     def budget(self) -> int:
@@ -52,9 +58,9 @@ class Service:
         """The body of a request as a struct whose model is a served one.
 
         Raises:
-            ApiError: it is too large, or not what is expected.
+            ApiError: it is too large, too slow, or not what is expected.
         """
-        found = decode(await read(request, self.settings.max_body), kind)
+        found = decode(await read(request, self.settings), kind)
         self.check_model(getattr(found, "model", None))
         return found
 
@@ -88,18 +94,18 @@ class Service:
             )
 
     async def check_grammar(self, request: Request) -> None:
-        """Compile the grammar of a request beside the engine, which a wrong one then never holds.
+        """Compile the grammar of a request beside the engine, which then finds it compiled.
 
         Raises:
             ApiError: it cannot be compiled, or its library is not installed.
         """
         if request.grammar is None:
             return
-        vocabulary = self.text.vocabulary
+        engine = self.thread.engine  # what is compiled is kept with its tokenizer
+        given = (request.grammar, engine.tokenizer, self.text.vocabulary, request.ends)
         try:
-            await self.text.run(
-                constraint_of, request.grammar, self.text.tokenizer, vocabulary, request.ends
-            )
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self.compiling, constraint_of, *given)
         except DraftwoodError as error:
             raise bad_request(str(error), "response_format") from error
 
@@ -113,9 +119,10 @@ class Service:
         return Generation(self.thread, requests, self.metrics, arrived)
 
     def close(self) -> None:
-        """Stop the engine and the worker."""
+        """Stop the engine and the workers."""
         self.thread.close()
         self.text.close()
+        self.compiling.shutdown(wait=False, cancel_futures=True)
 
 
 def started(

@@ -1,0 +1,103 @@
+"""Limits on the size of grammars: what a library would take seconds for, or die of.
+
+Libraries read rules and references by recursion in native code, without a limit; a chain of some
+thousands ends the whole process. Their time grows with the square of a rule's length.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+CHARACTERS: Mapping[str, int] = {"regex": 1 << 18, "lark": 1 << 18, "ebnf": 1 << 18}
+"""Most characters of a grammar by its kind."""
+
+LARGEST = 1 << 20
+"""Most characters of a grammar of another kind."""
+
+WORDS = 5_000
+"""Most names, texts and patterns in a Lark or GBNF grammar."""
+
+RULES = 1_000
+"""Most rules of a Lark or GBNF grammar."""
+
+BRANCHES = 1_024
+"""Most fields of an object in a JSON schema, and schemas in a list, such as that of ``anyOf``."""
+
+DEPTH = 1_200
+"""Most objects and lists in one another, in a JSON schema and all schemas that it refers to."""
+
+_RULE = re.compile(r"^\s*[?!]?[\w.\-]+(?:\{[^}\n]*\})?\s*:", re.MULTILINE)
+_WORD = re.compile(r'"(?:\\.|[^"\\])*"|/(?:\\.|[^/\\\n])+/|\[(?:\\.|[^\]\\])*\]|[\w\-]+')
+
+
+def excess(kind: str, text: str) -> str:
+    """What a grammar has too much of, in words; empty if it is within all limits."""
+    most = CHARACTERS.get(kind, LARGEST)
+    if len(text) > most:
+        return f"{len(text)} characters: at most {most}"
+    if kind in ("lark", "ebnf"):
+        for pattern, limit, name in ((_RULE, RULES, "rules"), (_WORD, WORDS, "words")):
+            count = sum(1 for _ in pattern.finditer(text))
+            if count > limit:
+                return f"{count} {name}: at most {limit}"
+    if kind != "json_schema":
+        return ""
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""  # the library says what is wrong
+    return _excess_of_schema(schema)
+
+
+def _excess_of_schema(schema: Any) -> str:
+    """The same of a JSON schema.
+
+    No path through a schema is longer than itself and all that it refers to, one behind the other.
+    """
+    nodes = _nodes(schema)
+    depths: dict[int, int] = {}
+    for node in reversed(nodes):  # the inner ones first
+        depths[id(node)] = 1 + max((depths.get(id(each), 0) for each in _inside(node)), default=0)
+    names = {node["$ref"] for node in nodes if isinstance(node, dict) and "$ref" in node}
+    levels = sum(
+        depths.get(id(target), 1)
+        for target in (schema, *(_target(schema, n) for n in names if isinstance(n, str)))
+    )
+    if levels > DEPTH:
+        return f"{levels} levels, those that it refers to included: at most {DEPTH}"
+    longest = max((len(node) for node in nodes if not _values(node)), default=0)
+    return f"{longest} fields or schemas in one place: at most {BRANCHES}" * (longest > BRANCHES)
+
+
+def _nodes(schema: Any) -> list[dict[str, Any] | list[Any]]:
+    """All objects and lists of a schema, outer ones before inner ones."""
+    found = [schema] if isinstance(schema, dict | list) else []
+    for node in found:  # grows
+        found += [each for each in _inside(node) if isinstance(each, dict | list)]
+    return found
+
+
+def _inside(node: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return node.values() if isinstance(node, dict) else node
+
+
+def _values(node: dict[str, Any] | list[Any]) -> bool:
+    """Whether it is a list of texts and numbers, such as that of ``enum``."""
+    return isinstance(node, list) and not any(isinstance(each, dict) for each in node)
+
+
+def _target(schema: Any, name: str) -> Any:
+    """What a reference points to; the whole schema where it is no path into it."""
+    found = schema
+    for key in name.removeprefix("#/").split("/") if name.startswith("#/") else ():
+        key = key.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and key in found:
+            found = found[key]
+        elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+            found = found[int(key)]
+        else:
+            return schema
+    return found

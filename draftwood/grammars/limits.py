@@ -26,6 +26,9 @@ RULES = 1_000
 BRANCHES = 1_024
 """Most fields of an object in a JSON schema, and schemas in a list, such as that of ``anyOf``."""
 
+VALUES = 10_000
+"""Most texts of a choice, and texts and numbers in a list of a JSON schema, such as ``enum``."""
+
 DEPTH = 1_200
 """Most objects and lists in one another, in a JSON schema and all schemas that it refers to."""
 
@@ -43,13 +46,13 @@ def excess(kind: str, text: str) -> str:
             count = sum(1 for _ in pattern.finditer(text))
             if count > limit:
                 return f"{count} {name}: at most {limit}"
-    if kind != "json_schema":
+    if kind not in ("json_schema", "choice"):
         return ""
     try:
-        schema = json.loads(text)
+        given = json.loads(text)
     except (ValueError, RecursionError):
         return ""  # the library says what is wrong
-    return _excess_of_schema(schema)
+    return _excess_of_schema(given)
 
 
 def _excess_of_schema(schema: Any) -> str:
@@ -68,8 +71,11 @@ def _excess_of_schema(schema: Any) -> str:
     )
     if levels > DEPTH:
         return f"{levels} levels, those that it refers to included: at most {DEPTH}"
-    longest = max((len(node) for node in nodes if not _values(node)), default=0)
-    return f"{longest} fields or schemas in one place: at most {BRANCHES}" * (longest > BRANCHES)
+    for node in nodes:
+        most, name = (VALUES, "values") if _values(node) else (BRANCHES, "fields or schemas")
+        if len(node) > most:
+            return f"{len(node)} {name} in one place: at most {most}"
+    return ""
 
 
 def _nodes(schema: Any) -> list[dict[str, Any] | list[Any]]:

@@ -1,5 +1,6 @@
 """The body of a request: read up to a limit, decoded into a struct, refused by name."""
 
+import asyncio
 import re
 from typing import TypeVar, get_type_hints
 
@@ -8,6 +9,7 @@ from starlette.requests import Request
 
 from draftwood.errors import did_you_mean
 from draftwood.server.errors import ApiError, bad_request
+from draftwood.server.settings import ServeSettings
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -15,20 +17,30 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`(?: - at `\$\.?(.*)`
 _PLACED = re.compile(r"(.*) - at `(?:key` in `)?\$\.?(.*)`", re.DOTALL)
 
 
-async def read(request: Request, most: int) -> bytes:
+async def read(request: Request, settings: ServeSettings) -> bytes:
     """The body's bytes.
 
     Raises:
-        ApiError: there are more than ``most``.
+        ApiError: there are more than the server takes, or they do not come in time.
     """
+    most = settings.max_body
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:
         raise _too_large(most)
     found = bytearray()
-    async for chunk in request.stream():
-        found += chunk
-        if len(found) > most:
-            raise _too_large(most)
+    try:
+        async with asyncio.timeout(settings.body_within):
+            async for chunk in request.stream():
+                found += chunk
+                if len(found) > most:
+                    raise _too_large(most)
+    except TimeoutError as error:
+        raise ApiError(
+            408,
+            f"the body did not come within {settings.body_within:g} seconds: send it faster",
+            code="timeout",
+            headers={"Connection": "close"},
+        ) from error
     return bytes(found)
 
 

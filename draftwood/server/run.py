@@ -2,8 +2,11 @@
 
 import logging
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -12,10 +15,18 @@ from draftwood.files import reason
 from draftwood.server.app import application
 from draftwood.server.service import Service
 
+try:
+    import resource
+except ImportError:
+    resource = None  # type: ignore[assignment]
+
 logger = logging.getLogger(__name__)
 
 _KEEP_ALIVE = 75
 """Seconds for which an idle connection is kept; longer than the pools of common clients."""
+
+_LAST_BYTES = 20
+"""Seconds in which clients must read the last answers of a server that stops."""
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -72,8 +83,11 @@ class Server(uvicorn.Server):
                 access_log=access_log,
                 server_header=False,
                 timeout_keep_alive=_KEEP_ALIVE,
+                timeout_graceful_shutdown=_LAST_BYTES,
+                ws="none",
             )
         )
+        self._late = LateRequests(service.settings.headers_within)
         self._service = service
         self._on_started = started
         self._signals = 0
@@ -93,6 +107,9 @@ class Server(uvicorn.Server):
         if self._signals and not thread.draining:
             logger.warning("stopping when %d requests have ended", thread.held)
             thread.drain()
+        if not counter % 10:
+            for connection in self._late.found(self.server_state.connections):
+                connection.shutdown()
         if self._signals > 1:
             self.should_exit = self.force_exit = True
         if thread.draining and not thread.held:
@@ -100,8 +117,57 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
+class LateRequests:
+    """Finds connections whose client does not send a whole request: uvicorn waits for ever.
+
+    A connection that is idle after a response does not count; uvicorn closes it itself.
+
+    Args:
+        within: seconds in which the headers of a request must come.
+        clock: seconds.
+    """
+
+    def __init__(self, within: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._within = within
+        self._clock = clock
+        self._since: dict[Any, tuple[Any, float]] = {}  # last request, and when it was looked at
+
+    def found(self, connections: Iterable[Any]) -> list[Any]:
+        """Connections that have waited for too long; ask once a second."""
+        now, since = self._clock(), self._since
+        self._since = {each: _waits_since(each, since, now) for each in connections if waits(each)}
+        return [each for each, (_, begun) in self._since.items() if now - begun > self._within]
+
+
+def waits(connection: Any) -> bool:
+    """Whether a connection of uvicorn has no request, or only the beginning of one."""
+    last = connection.cycle
+    return last is None or (last.response_complete and connection.timeout_keep_alive_task is None)
+
+
+def _waits_since(
+    connection: Any, since: Mapping[Any, tuple[Any, float]], now: float
+) -> tuple[Any, float]:
+    last, begun = since.get(connection, (None, now))
+    return connection.cycle, begun if last is connection.cycle else now
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as it may: each connection is one.
+
+    Many systems allow 1,024 unless a program asks for more.
+    """
+    if resource is None:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):  # macOS has another limit below this one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def serve(server: Server, service: Service, bound: socket.socket) -> None:
     """Serve until a signal ends it."""
+    raise_file_limit()
     try:
         server.run([bound])
     finally:

@@ -19,6 +19,8 @@ class ServeSettings:
         root: what the model was loaded from.
         context: most tokens of a prompt and its answer.
         max_body: most bytes of a request's body.
+        headers_within: seconds in which a client must send a request's headers.
+        body_within: seconds in which it must send the body then.
         api_keys: one of them is asked for, if there are any.
         metrics_names: what the names of metrics begin with.
         sampling: of requests that leave it out, by field.
@@ -29,6 +31,8 @@ class ServeSettings:
     root: str
     context: int
     max_body: int = 8 << 20
+    headers_within: float = 30.0
+    body_within: float = 120.0
     api_keys: tuple[str, ...] = ()
     metrics_names: Names = "draftwood"
     sampling: Mapping[str, float] = field(default_factory=dict)

@@ -1,11 +1,15 @@
 """Answers that have the form that a client asks for, and forms that are refused."""
 
 import json
+import threading
 import time
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
+from draftwood.grammars.backends.llguidance import LlguidanceCompiler
+from draftwood.grammars.grammar import Grammar
 from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.structured import grammar_of
 from tests.factories.running_server import Running, running, tiny_engine
@@ -127,6 +131,40 @@ def test_large_grammars_hold_nobody_up(server: Running, name: str) -> None:
     status, _ = chat(server, structured_outputs=BOMBS[name], max_tokens=5)
     assert status in (200, 400)
     assert time.monotonic() - began < 20, "2 seconds on a quiet machine"
+
+
+KILLERS: dict[str, dict[str, Any]] = {
+    "references": {"json": {"$ref": "#/$defs/0", "$defs": {
+        str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(3000)}}},
+    "rules": {"grammar": "start: r0\n" + "".join(f'r{i}: r{i + 1} | "x"\n' for i in range(3000))},
+    "alternatives": {"grammar": "start: a" + "|a" * 100_000 + '\na: "x"'},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KILLERS)
+def test_grammars_that_would_end_the_process_are_refused(server: Running, name: str) -> None:
+    status, found = chat(server, structured_outputs=KILLERS[name], max_tokens=5)
+    assert (status, found["error"]["param"]) == (400, "structured_outputs")
+    assert "at most" in found["error"]["message"]
+
+
+def test_the_engine_finds_a_grammar_compiled(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+    compiled = LlguidanceCompiler._compile
+
+    def counted(self: LlguidanceCompiler, grammar: Grammar) -> Any:
+        threads.append(threading.current_thread().name)
+        return compiled(self, grammar)
+
+    monkeypatch.setattr(LlguidanceCompiler, "_compile", counted)
+    # The method of compilers that are made already is bound.
+    monkeypatch.setattr("draftwood.grammars.compilers._made", WeakKeyDictionary())
+    status, _ = chat(server, structured_outputs={"regex": "abc|def"}, max_tokens=5)
+    assert status == 200
+    assert len(threads) == 1
+    assert threads[0].startswith("draftwood-grammars")
 
 
 def test_other_fields_have_no_grammar() -> None:

@@ -4,7 +4,8 @@ Where a text is forced, its masks allow one token: the one with which the tokeni
 itself. What it says of single tokens does not have that restriction, so it is made here.
 
 It compiles lazily, so a grammar that is too large may show as such only while it is matched; its
-first mask is made when it is compiled. Its limits of work for each token are the library's own, that of a lexer's first states is lower.
+first mask is made when it is compiled. Its limits of work for each token are the library's own, and
+that of a lexer's first states is lower.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from draftwood.tree import common_prefix
 _KEPT = 64
 """Most compiled grammars that are kept for each tokenizer."""
 
-_LEXER_FUEL = 300_000
+_LEXER_FUEL = 200_000
 """Work on the lexer's first states. The library's own limit is 1,000,000, which lets a pattern such
-as ``(a{1000}){1000}`` take seconds and 250 MB; this one holds enumerations of 20,000 texts."""
+as ``(a{1000}){1000}`` take seconds and 250 MB; this one holds enumerations of 10,000 texts."""
 
 _FIXED_SPACES = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
 

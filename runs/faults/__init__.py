@@ -1,0 +1,1 @@
+"""What ``runs/server_faults.py`` does to a server."""

@@ -27,7 +27,7 @@ class RequestFailed(DraftwoodError):  # noqa: N818 - a kind of DraftwoodError
 
 
 class GrammarError(DraftwoodError):
-    """The grammar of a request allows no token, not even the end."""
+    """The grammar of a request allows no token, or its library has given up."""
 
 
 def need(module: str, extra: str) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, GrammarError
 from draftwood.grammars.compilers import compiler_of
 from draftwood.grammars.grammar import Grammar
 from draftwood.grammars.matcher import Matcher, allow, words
@@ -85,6 +85,8 @@ class GrammarConstraint:
         """See :class:`draftwood.protocols.Constraint`."""
         end = next((i for i, token in enumerate(tokens) if token in self._ends), len(tokens))
         if not self._at(tokens[:end]) and not self._ended:
+            if error := self.error:
+                raise GrammarError(f"the text cannot go on: {error}")
             wrong = tokens[len(self._path)]
             raise DraftwoodError(
                 f"token {wrong} was chosen, which the grammar does not allow: a logits processor "

@@ -148,6 +148,12 @@ def test_grammars_that_would_end_the_process_are_refused(server: Running, name: 
     assert "at most" in found["error"]["message"]
 
 
+def test_a_grammar_that_its_library_gives_up_is_the_clients(server: Running) -> None:
+    status, found = chat(server, structured_outputs={"regex": "a{100000}"}, max_tokens=5)
+    assert status == 400
+    assert "too many expressions" in found["error"]["message"]
+
+
 def test_the_engine_finds_a_grammar_compiled(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

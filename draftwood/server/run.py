@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -15,10 +16,8 @@ from draftwood.files import reason
 from draftwood.server.app import application
 from draftwood.server.service import Service
 
-try:
+if sys.platform != "win32":
     import resource
-except ImportError:
-    resource = None  # type: ignore[assignment]
 
 logger = logging.getLogger(__name__)
 
@@ -157,12 +156,11 @@ def raise_file_limit() -> None:
 
     Many systems allow 1,024 unless a program asks for more.
     """
-    if resource is None:  # Windows has no such limit
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with suppress(OSError, ValueError):  # macOS has another limit below this one
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if sys.platform != "win32":  # it has no such limit
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != hard:
+            with suppress(OSError, ValueError):  # macOS has another limit below this one
+                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def serve(server: Server, service: Service, bound: socket.socket) -> None:

@@ -32,7 +32,6 @@ from draftwood.cli._options import (
     truncate_option,
 )
 from draftwood.cli._sections import Command
-from draftwood.engine.lockstep import every
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
 from draftwood.lab.bench.defaults import Defaults
@@ -51,7 +50,6 @@ from draftwood.protocols import (
     Built,
     Fingerprint,
     Host,
-    LevelBid,
     Prediction,
     Price,
     RequestLoad,
@@ -190,9 +188,6 @@ class _CountingTuner(Tuner):
             Forecast(counts.acceptance, floor=_FLOOR, price=0.0, sources=sources)
             for counts in self._counts
         ]
-
-    def levels(self, bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
-        return every(bids)
 
     def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002
         return FREE

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import torch
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.request import Delta, Event, Finished, Request, Stepped
+from draftwood.engine.request import Event, Finished, Request, Stepped
 from draftwood.errors import DraftwoodError
 
 logger = logging.getLogger(__name__)
@@ -239,7 +239,7 @@ class EngineThread:
             return
         self._cache_usage = self.engine.cache_usage
         for event in events:
-            if isinstance(event, Delta | Stepped):
+            if _succeeded(event):
                 self._failed_in_a_row = 0
             self._report(event)
 
@@ -294,3 +294,10 @@ class EngineThread:
     def _forget(self, ticket: int) -> None:
         with self._lock:
             self._held.pop(ticket, None)
+
+
+def _succeeded(event: Event) -> bool:
+    """Whether an event is of a step that did not fail; a request of one token has no other."""
+    if isinstance(event, Finished):
+        return event.completion.reason not in ("error", "cancelled")
+    return isinstance(event, Stepped)

@@ -250,18 +250,51 @@ def test_requests_that_find_no_room_wait_on() -> None:
     engine = engine_of(target, "goose", 3)
     for _ in range(3):
         engine.add(Request(PROMPT, 20))
-    with pytest.raises(MemoryError):
-        engine.step()
-    assert not target.cached
-    assert engine.busy
-    target.room = 3
+    engine.step()
+    assert (engine.running, engine.waiting) == (1, 2)
     done = drained(engine)
-    assert {number: c.reason for number, c in done.items()} == {
-        0: "error",
-        1: "length",
-        2: "length",
-    }
-    assert done[2].tokens == target.greedy(PROMPT, 20)
+    assert {number: c.reason for number, c in done.items()} == dict.fromkeys(range(3), "length")
+    assert {c.tokens for c in done.values()} == {target.greedy(PROMPT, 20)}
+
+
+def test_a_request_that_finds_no_room_where_none_runs_ends_alone() -> None:
+    target = Failing()
+    target.room = 0
+    engine = engine_of(target, "goose", 3)
+    engine.add(Request(PROMPT, 20))
+    engine.add(Request(BAD, 20))
+    done = finished(engine.step())
+    assert {number: c.reason for number, c in done.items()} == {0: "error"}
+    assert isinstance(done[0].error, RequestFailed)
+    target.room = 1
+    assert drained(engine)[1].tokens == target.greedy(BAD, 20)
+
+
+def test_prompts_that_fail_leave_those_that_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Failing()
+    engine = engine_of(target, "goose", 3)
+    engine.add(Request(PROMPT, 20))
+    engine.step()
+    engine.add(Request(BAD, 20))
+    with monkeypatch.context() as patch:
+        patch.setattr(target, "prefill", lambda *given: 1 / 0)
+        events = engine.step()
+    assert {number: c.reason for number, c in finished(events).items()} == {1: "error"}
+    assert drained(engine)[0].tokens == target.greedy(PROMPT, 20)
+    assert not target.cached
+
+
+def test_a_stream_that_is_left_hands_on_the_events_of_others() -> None:
+    target = Failing()
+    engine = engine_of(target, "ar", 2)
+    other = engine.add(Request(BAD, 2))
+    stream = engine.stream([Request(PROMPT, 9)])
+    seen = [next(stream)]
+    stream.close()
+    while engine.busy:
+        seen += engine.step()
+    told = [t for e in seen if isinstance(e, Delta) and e.request_id == other for t in e.tokens]
+    assert tuple(told) == finished(seen)[other].tokens == target.greedy(BAD, 2)
 
 
 def test_what_happened_before_a_step_failed_is_told_by_the_next() -> None:

@@ -8,6 +8,7 @@ import torch
 
 from draftwood.engine.engine import Engine
 from draftwood.engine.prefix_cache import SHORTEST, Prefix, PrefixCache, common
+from draftwood.engine.prefixes import Prefixes
 from draftwood.engine.request import Completion, Delta, Finished, Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
@@ -190,3 +191,22 @@ def test_events_of_a_request_that_waits_for_another_come_in_order() -> None:
     events = list(engine_of(target, "goose").stream([Request(TEXT, 5)] * 3))
     firsts = [e.request_id for e in events if isinstance(e, Delta)]
     assert sorted(set(firsts), key=firsts.index) == [0, 1, 2]
+
+
+def test_a_text_that_outgrows_the_cache_leaves_its_beginning_there() -> None:
+    cache = PrefixCache(100 + 8 * 20)
+    cache.add(prefix(*range(20)), "")
+    cache.add(prefix(*range(25)), "")
+    assert cache.longest(range(30), "")[1] == 20
+
+
+def test_a_text_that_cannot_be_kept_fails_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of(MarkovTarget(context_limit=1024), "goose")
+    monkeypatch.setattr(Prefixes, "keep", lambda *given: 1 / 0)
+    [done] = engine.generate([Request(TEXT, 5)])
+    assert done.reason == "length"
+    number = engine.add(Request(TEXT, 5))
+    engine.step()
+    ended = engine.cancel(number)
+    assert ended is not None
+    assert ended.completion.reason == "cancelled"

@@ -216,6 +216,19 @@ def test_steps_that_always_fail_end_the_thread(target: Gated) -> None:
         thread.submit([Request(PROMPT, 9)], caller)
 
 
+def test_a_step_that_goes_well_forgives_those_that_failed(target: Gated) -> None:
+    thread = thread_of(target)
+    for _ in range(10):
+        target.error = RuntimeError("now and then")
+        failing, good = Caller(), Caller()
+        thread.submit([Request(PROMPT, 9)], failing)
+        failing.ends()
+        target.error = None
+        thread.submit([Request(PROMPT, 1)], good)
+        assert good.completion().tokens == target.greedy(PROMPT, 1)
+    thread.close()
+
+
 def test_the_death_of_the_thread_is_told_to_everyone(
     target: Gated, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from transformers import GenerationConfig
 
+from draftwood.server.errors import ApiError
 from draftwood.server.sampling import Wanted, requests_of
 from draftwood.server.schemas.completion import CompletionRequest
 from draftwood.server.settings import ServeSettings, model_defaults
@@ -64,3 +65,10 @@ def test_end_tokens_of_a_request() -> None:
     body = CompletionRequest(prompt="", ignore_eos=True, stop_token_ids=[3])
     [found] = requests_of(body, [[1]], WANTED, settings(None), frozenset({7}))
     assert found.eos == {3}
+
+
+@pytest.mark.parametrize("stop", [["x"] * 65, "x" * 1025, ["a", "x" * 1025]])
+def test_stop_strings_are_bounded(stop: list[str] | str) -> None:
+    body = CompletionRequest(prompt="", stop=stop)
+    with pytest.raises(ApiError, match="stop"):
+        requests_of(body, [[1]], WANTED, settings(None), frozenset())

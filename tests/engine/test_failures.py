@@ -1,6 +1,6 @@
 """What goes wrong in one request ends that request; the others have the tokens they would have."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import pytest
@@ -289,7 +289,8 @@ def test_a_stream_that_is_left_hands_on_the_events_of_others() -> None:
     engine = engine_of(target, "ar", 2)
     other = engine.add(Request(BAD, 2))
     stream = engine.stream([Request(PROMPT, 9)])
-    seen = [next(stream)]
+    assert isinstance(stream, Generator)
+    seen: list[Event] = [next(stream)]
     stream.close()
     while engine.busy:
         seen += engine.step()

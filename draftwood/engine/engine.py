@@ -380,6 +380,8 @@ class Engine:
             return False
         try:
             sequence.slot = self.target.open(tokens)
+        except DraftwoodError:
+            raise  # a model that was detached, for one
         except Exception as error:  # noqa: BLE001 - what a device raises without memory
             logger.warning("request %d gets no memory: %s", sequence.number, error)
             self._full = bool(self._active)

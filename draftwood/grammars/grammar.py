@@ -11,9 +11,12 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.grammars import backends
-from draftwood.grammars.limits import excess
+from draftwood.grammars.limits import FUNCTIONS, excess
+from draftwood.grammars.tool_calls import ToolCalls
 
-Kind: TypeAlias = Literal["json_object", "json_schema", "regex", "choice", "lark", "ebnf"]
+Kind: TypeAlias = Literal[
+    "json_object", "json_schema", "regex", "choice", "lark", "ebnf", "tool_calls"
+]
 
 DEFAULT: Final = "llguidance"
 """The grammar library that is used if none is named."""
@@ -138,3 +141,19 @@ class Grammar:
     def ebnf(cls, text: str, *, backend: str = DEFAULT) -> Grammar:
         """Text of a grammar in EBNF as llama.cpp writes it (GBNF), whose first rule is ``root``."""
         return cls("ebnf", text, backend)
+
+    @classmethod
+    def tool_calls(cls, calls: ToolCalls) -> Grammar:
+        """Text with calls of given functions, compiled by llguidance.
+
+        Raises:
+            DraftwoodError: there is no function, or too many, or the schema of one is none.
+        """
+        if not 1 <= len(calls.functions) <= FUNCTIONS:
+            raise DraftwoodError(f"{len(calls.functions)} functions: give 1 to {FUNCTIONS}")
+        for name, schema in calls.functions.items():
+            try:
+                cls.json_schema(schema)
+            except DraftwoodError as error:
+                raise DraftwoodError(f"the arguments of {name}: {error}") from error
+        return cls("tool_calls", calls.json())

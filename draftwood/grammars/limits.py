@@ -29,6 +29,9 @@ BRANCHES = 1_024
 VALUES = 10_000
 """Most texts of a choice, and texts and numbers in a list of a JSON schema, such as ``enum``."""
 
+FUNCTIONS = 128
+"""Most functions of a grammar of tool calls, as in OpenAI's API."""
+
 DEPTH = 1_200
 """Most objects and lists in one another, in a JSON schema and all schemas that it refers to."""
 

@@ -112,16 +112,24 @@ class TemplateAnswer:
         return parts
 
 
-def parser_maker(tokenizer: Any, model: Any) -> MakeParser | None:
-    """How answers of a model are parsed; None if they are text alone."""
+def response_template(tokenizer: Any, model: Any) -> dict[str, Any] | None:
+    """The response template of a model's family; None if transformers knows none."""
     try:
         from transformers.cli.serving import utils
-        from transformers.utils.chat_parsing import ResponseParser
-    except ImportError:  # an older transformers
+        from transformers.utils import chat_parsing  # noqa: F401 - from 5.23 on
+    except ImportError:
         return None
-    template = utils.get_response_template(tokenizer, model)
+    found: dict[str, Any] | None = utils.get_response_template(tokenizer, model)
+    return found
+
+
+def parser_maker(tokenizer: Any, model: Any) -> MakeParser | None:
+    """How answers of a model are parsed; None if they are text alone."""
+    template = response_template(tokenizer, model)
     if template is None:
         return None
+    from transformers.cli.serving import utils
+    from transformers.utils.chat_parsing import ResponseParser
 
     def parts(events: list[Any]) -> list[Part]:
         return [_part(item, utils) for item in utils.response_events_to_chunks(events)]

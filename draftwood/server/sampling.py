@@ -7,6 +7,7 @@ from typing import Any
 
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
+from draftwood.grammars.grammar import Grammar
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.params import SamplingParams
 from draftwood.server.errors import bad_request
@@ -37,6 +38,7 @@ class Wanted:
         logprobs: see :attr:`Request.logprobs`.
         prompt_field: the field that the prompt comes from.
         parses: special tokens have to be in the text, as it will be parsed.
+        grammar: of the text, unless the body names one.
     """
 
     max_tokens: int | None
@@ -44,6 +46,7 @@ class Wanted:
     logprobs: int | None
     prompt_field: str
     parses: bool = False
+    grammar: Grammar | None = None
 
 
 def requests_of(
@@ -61,7 +64,7 @@ def requests_of(
     Raises:
         ApiError: a field cannot be honoured.
     """
-    sampling, grammar = _sampling(body, settings), grammar_of(body)
+    sampling, grammar = _sampling(body, settings), grammar_of(body) or wanted.grammar
     ends = frozenset(() if body.ignore_eos else eos) | frozenset(body.stop_token_ids or ())
     stop = _stop(body.stop or ())
     found = []

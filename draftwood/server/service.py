@@ -21,6 +21,7 @@ from draftwood.server.metrics import ServerMetrics
 from draftwood.server.parsing import MakeParser
 from draftwood.server.settings import ServeSettings
 from draftwood.server.text import TextWorker
+from draftwood.server.tools import CallForm
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,7 @@ class Service:
         metrics: of the server.
         eos: tokens that end an answer.
         parser: how answers of chats are parsed; None: they are text alone.
+        call_form: how the model writes tool calls; None: in no way that a grammar could ask for.
         created: when the server started, in seconds since 1970.
         compiling: the thread on which grammars are compiled, so that prompts do not wait for them.
     """
@@ -44,6 +46,7 @@ class Service:
     metrics: ServerMetrics
     eos: frozenset[int]
     parser: MakeParser | None = None
+    call_form: CallForm | None = None
     created: int = field(default_factory=lambda: int(time.time()))
     compiling: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, "draftwood-grammars")
@@ -93,8 +96,12 @@ class Service:
                 "n",
             )
 
-    async def check_grammar(self, request: Request) -> None:
+    async def check_grammar(self, request: Request, field: str = "response_format") -> None:
         """Compile the grammar of a request beside the engine, which then finds it compiled.
+
+        Args:
+            request: of the engine.
+            field: of the body, that the grammar comes from.
 
         Raises:
             ApiError: it cannot be compiled, or its library is not installed.
@@ -107,7 +114,7 @@ class Service:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self.compiling, constraint_of, *given)
         except DraftwoodError as error:
-            raise bad_request(str(error), "response_format") from error
+            raise bad_request(str(error), field) from error
 
     def generate(self, requests: Sequence[Request], arrived: float) -> Generation:
         """Begin to decode the choices of a response.
@@ -132,6 +139,7 @@ def started(
     most: int | None,
     template: str | None = None,
     parser: MakeParser | None = None,
+    call_form: CallForm | None = None,
     eos: frozenset[int] = frozenset(),
 ) -> Service:
     """A service on an engine, which gets its thread.
@@ -142,13 +150,14 @@ def started(
         most: requests that may be held at once.
         template: chat template, in the place of the tokenizer's.
         parser: see :class:`Service`.
+        call_form: see :class:`Service`.
         eos: see :class:`Service`.
     """
     assert engine.tokenizer is not None
     metrics = ServerMetrics(settings.metrics_names, settings.names[0])
     text = TextWorker(engine.tokenizer, template, engine.target.info.vocab_size)
     thread = EngineThread(engine, most=most, watch=metrics.watch)
-    return Service(thread, text, settings, metrics, eos, parser)
+    return Service(thread, text, settings, metrics, eos, parser, call_form)
 
 
 def arrival() -> float:

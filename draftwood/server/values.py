@@ -14,7 +14,6 @@ _MOST_CHOICES = 128
 SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "store": (False,),
     "service_tier": ("auto", "default"),
-    "parallel_tool_calls": (True,),
     "continue_final_message": (False,),
     "functions": (),
     "function_call": (),

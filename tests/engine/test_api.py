@@ -125,6 +125,7 @@ def test_requests_in_any_form(given: dict[str, Any], stored: dict[str, Any]) -> 
         ({"prompt": []}, "the prompt is empty"),
         ({"prompt": [5, 999]}, "outside 0..259"),
         ({"prompt": [5] * 256}, "the model's context holds 256: shorten the prompt"),
+        ({"eos": [7, 2**70]}, "eos holds 1180591620717411303424, which is no token id"),
         ({"stop": ("x",)}, "stop strings need a tokenizer"),
         ({"max_new_tokens": "4"}, "max_new_tokens must be an integer, but is '4'"),
         ({"max_new_tokens": 4.0}, "max_new_tokens must be an integer, but is 4.0"),

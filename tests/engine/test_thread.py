@@ -243,8 +243,10 @@ def test_the_death_of_the_thread_is_told_to_everyone(
 
     monkeypatch.setattr(thread, "_report", broken)
     target.gate.set()
-    assert isinstance(running.failure(), ZeroDivisionError)
-    assert isinstance(waiting.failure(), ZeroDivisionError)
+    for caller in (running, waiting):
+        failure = caller.failure()
+        assert isinstance(failure, Closing)
+        assert isinstance(failure.__cause__, ZeroDivisionError)
     assert not thread.alive
     with pytest.raises(Closing, match="in the loop"):
         thread.submit([Request(PROMPT, 9)], running)

@@ -16,6 +16,7 @@ from draftwood.server.parsing import MakeParser
 from draftwood.server.run import Server, bound_socket, serve, url_of
 from draftwood.server.service import Service, started
 from draftwood.server.settings import ServeSettings
+from draftwood.server.tools import CallForm
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
 EOS = frozenset({256})
@@ -77,13 +78,22 @@ def running(
     most: int | None = None,
     template: str | None = None,
     parser: MakeParser | None = None,
+    call_form: CallForm | None = None,
     eos: frozenset[int] = EOS,
     **settings: Any,
 ) -> Iterator[Running]:
     """A server of an engine, until the end of the block."""
     given = ServeSettings(("tiny",), "tiny", engine.target.info.context_limit)
     given = replace(given, **settings)
-    service = started(engine, given, most=most, template=template, parser=parser, eos=eos)
+    service = started(
+        engine,
+        given,
+        most=most,
+        template=template,
+        parser=parser,
+        call_form=call_form,
+        eos=eos,
+    )
     bound = bound_socket("127.0.0.1", 0)
     url, ready = url_of(bound), threading.Event()
     server = Server(service, started=ready.set)

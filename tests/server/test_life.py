@@ -182,7 +182,7 @@ def test_a_server_whose_engine_has_died_says_so(gated: tuple[Running, Gate]) -> 
 
     server.service.thread._report = broken  # type: ignore[method-assign]
     gate.open.set()
-    assert waits().status_code == 500
+    assert waits().status_code == 503
     until(lambda: not server.service.thread.alive)
     found = server.get("/health")
     assert (found.status_code, found.json()["status"]) == (503, "dead")

@@ -22,6 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from draftwood.errors import DraftwoodError, first_line, need
 from draftwood.grammars.grammar import Grammar, wrong
 from draftwood.grammars.matcher import allow, words
+from draftwood.grammars.tool_calls import ToolCalls
 from draftwood.tree import common_prefix
 
 _KEPT = 64
@@ -49,7 +50,12 @@ def compiler(tokenizer: PreTrainedTokenizerBase, size: int) -> LlguidanceCompile
             f"llguidance cannot read this tokenizer ({first_line(error)}): give the grammar "
             "backend='xgrammar', or leave it out"
         ) from error
-    return LlguidanceCompiler(vocabulary, size)
+    special = {
+        text: number
+        for text, number in tokenizer.get_added_vocab().items()
+        if vocabulary.is_special_token(number)
+    }
+    return LlguidanceCompiler(vocabulary, size, special)
 
 
 def check(grammar: Grammar) -> None:
@@ -59,7 +65,8 @@ def check(grammar: Grammar) -> None:
         DraftwoodError: it is wrong, or llguidance is not installed.
     """
     library = need("llguidance", "grammar")
-    failed, said = library.LLMatcher.validate_grammar_with_warnings(_text(library, grammar))
+    text = _text(library, grammar, {})
+    failed, said = library.LLMatcher.validate_grammar_with_warnings(text)
     if failed:
         raise wrong(grammar, said[0])
 
@@ -70,11 +77,13 @@ class LlguidanceCompiler:
     Args:
         vocabulary: an ``LLTokenizer``.
         size: the model's rows of logits.
+        special: ids of tokens that the library takes for no text, such as ``<tool_call>``.
     """
 
-    def __init__(self, vocabulary: Any, size: int) -> None:
+    def __init__(self, vocabulary: Any, size: int, special: Mapping[str, int]) -> None:
         self._vocabulary = vocabulary
         self._size = size
+        self._special = special
         self._compiled: Callable[[Grammar], Any] = lru_cache(_KEPT)(self._compile)
 
     def start(self, grammar: Grammar) -> LlguidanceMatcher:
@@ -85,7 +94,7 @@ class LlguidanceCompiler:
     def _compile(self, grammar: Grammar) -> Any:
         library = need("llguidance", "grammar")
         limits = library.LLParserLimits(initial_lexer_fuel=_LEXER_FUEL)
-        text = _text(library, grammar)
+        text = _text(library, grammar, self._special)
         found = library.LLMatcher(self._vocabulary, text, log_level=0, limits=limits)
         if not found.is_error():
             found.compute_bitmask()  # the lexer's first states, which all copies then have
@@ -168,9 +177,12 @@ def _said(matcher: Any) -> str:
     return str(matcher.get_error()).partition("<state>")[0].strip() or "it is in error"
 
 
-def _text(library: Any, grammar: Grammar) -> str:
+def _text(library: Any, grammar: Grammar, special: Mapping[str, int]) -> str:
     """The grammar in llguidance's own terms."""
     try:
+        if grammar.kind == "tool_calls":
+            lark = ToolCalls.of_json(grammar.text).lark(special)
+            return str(library.grammar_from("lark", lark))
         return str(_FORMS[grammar.kind](library, grammar))
     except (ValueError, TypeError) as error:
         raise wrong(grammar, str(error)) from error

@@ -9,11 +9,12 @@ from starlette.responses import Response
 
 from draftwood.server.chat_answer import ChatAnswer
 from draftwood.server.chat_template import render_chat
-from draftwood.server.errors import bad_request, refused
+from draftwood.server.errors import bad_request
 from draftwood.server.parsing import AnswerParser, MakeParser, PlainAnswer
 from draftwood.server.sampling import MOST_LOGPROBS, Wanted, requests_of
 from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.service import Service, arrival
+from draftwood.server.tools import tool_grammar, tools_of
 from draftwood.server.values import check_values
 
 
@@ -33,11 +34,12 @@ async def chat_completions(request: Request) -> Response:
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         prompt_field="messages",
         parses=make is not None,
+        grammar=tool_grammar(body, tools, service.call_form, prompt.text),
     )
     requests = requests_of(
         body, [prompt.ids], wanted, service.settings, service.eos, request.state.owner
     )
-    await service.check_grammar(requests[0])
+    await service.check_grammar(requests[0], "tools" if wanted.grammar else "response_format")
     parsers = [_parser(make, prompt, tools) for _ in requests]
     generation = service.generate(requests, arrived)
     number = request.state.request_id
@@ -81,24 +83,4 @@ def _checked(body: ChatRequest, service: Service) -> Sequence[dict[str, Any]]:
             raise bad_request(
                 f"top_logprobs is {body.top_logprobs}: ask for 0 to {MOST_LOGPROBS}", "top_logprobs"
             )
-    if body.tool_choice not in (None, "auto", "none"):
-        raise refused("tool_choice", "give 'auto' or 'none'")
-    if body.tool_choice is not None and not body.tools and body.tool_choice != "none":
-        raise bad_request("tool_choice needs tools", "tool_choice")
-    if not body.tools or body.tool_choice == "none":
-        return ()
-    for place, tool in enumerate(body.tools):
-        function = tool.get("function")
-        if tool.get("type") != "function" or not isinstance(function, dict):
-            raise bad_request(f"tools[{place}]: give an object of type 'function'", "tools")
-        if not isinstance(function.get("name"), str):
-            raise bad_request(f"tools[{place}].function has no name", "tools")
-    if service.parser is None:
-        raise refused(
-            "tools",
-            "transformers (5.23 or newer) has no response template for this model, so its calls "
-            "could not be told from text",
-        )
-    if body.skip_special_tokens is False:
-        raise refused("skip_special_tokens", "false, with tools: calls are parsed from the text")
-    return body.tools
+    return tools_of(body, parsed=service.parser is not None)

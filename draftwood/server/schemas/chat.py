@@ -24,14 +24,24 @@ class ChatRequest(SamplingFields, kw_only=True, forbid_unknown_fields=True):
     ] = None
     tools: Annotated[
         list[dict[str, Any]] | None,
-        Meta(description="functions, given to the chat template; refused if it reads none"),
+        Meta(
+            description="functions, given to the chat template; refused if it reads none. The "
+            "arguments of one with `strict: true` keep to its schema "
+            "([below](#tools-and-reasoning))"
+        ),
     ] = None
     tool_choice: Annotated[
         str | dict[str, Any] | None,
-        Meta(description='`"auto"`, or `"none"`: the template gets no tools; others are refused'),
+        Meta(
+            description='`"auto"`; `"none"`: the template gets no tools; `"required"`, or a '
+            "function by its name: the answer is such calls ([below](#tools-and-reasoning))"
+        ),
     ] = None
     parallel_tool_calls: Annotated[
-        bool | None, Meta(description="true only: the model decides")
+        bool | None,
+        Meta(
+            description="false: at most one call ([below](#tools-and-reasoning)); true by default"
+        ),
     ] = None
     chat_template_kwargs: Annotated[
         dict[str, Any] | None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 
-from draftwood.costs import measure, recall
+from draftwood.costs import measure
 from tests.factories.tiny_llama import save_tiny
 
 # Measurements are cached for one run of the tests; the user's own cache is not touched.
@@ -23,7 +23,7 @@ settings.load_profile("repeatable")
 def brief_timing() -> Iterator[None]:
     """Costs of a model are measured in 50 ms, as no test depends on how exact they are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recall, "USUAL", replace(measure.USUAL, seconds=0.05))
+        patch.setattr(measure, "USUAL", replace(measure.USUAL, seconds=0.05))
         yield
 
 

@@ -1,20 +1,13 @@
-"""Live step costs of a host: read from the cache, or measured on first use."""
+"""Live step costs of a host: read from the cache, or measured on first use.
+
+What measures them is imported then, as it loads torch: a host that has costs needs none.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.costs.fit import fit, fit_prompts
 from draftwood.costs.live import LiveCosts
-from draftwood.costs.measure import (
-    SHORTEST,
-    USUAL,
-    measure_levels,
-    measure_prompts,
-    measure_target,
-)
-from draftwood.costs.progress import working
-from draftwood.costs.store import key_of, read_or_measure
 from draftwood.protocols import Built, DrafterSpec, Host, Needs, Target
 
 _OUTSIDE, _NODE = 0.08, 0.001
@@ -50,6 +43,8 @@ def recall_or_measure(host: Host, drafters: Mapping[str, Built]) -> LiveCosts:
         return _measured(host.target, with_model)
 
     def make() -> LiveCosts:
+        from draftwood.costs.store import key_of, read_or_measure
+
         specs = {source: built.spec for source, built in with_model.items()}
         places = {s: host.identity(spec.model, spec.dtype) for s, spec in specs.items()}
         known = host.info.identity and all(places.values())
@@ -62,6 +57,16 @@ def recall_or_measure(host: Host, drafters: Mapping[str, Built]) -> LiveCosts:
 
 
 def _measured(target: Target, drafters: Mapping[str, Built]) -> StepCosts:
+    from draftwood.costs.fit import fit, fit_prompts
+    from draftwood.costs.measure import (
+        SHORTEST,
+        USUAL,
+        measure_levels,
+        measure_prompts,
+        measure_target,
+    )
+    from draftwood.costs.progress import working
+
     if target.info.context_limit < SHORTEST:
         # Nothing can be drafted there, so the costs are never used.
         return StepCosts(_FLAT, dict.fromkeys(drafters, _FLAT))

@@ -31,12 +31,14 @@ import torch
 
 from draftwood import models
 from draftwood.costs.curve import StepCosts
+from draftwood.costs.fixed import FixedCosts
 from draftwood.engine.engine import Engine
+from draftwood.engine.model_free_host import ModelFreeHost
 from draftwood.engine.request import Request, Stepped, checked
 from draftwood.engine.stats import StepStats
 from draftwood.files import read_json, write_json
 from draftwood.lab.replay.file import read, write
-from draftwood.lab.replay.hosts import FixedCosts, ModelFreeHost, PricedHost
+from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.pricing import read_costs
 from draftwood.lab.replay.recording import RecordedPrompt, Recording
 from draftwood.lab.replay.replayer import ArgmaxSampler, Replayer

@@ -16,7 +16,7 @@ import draftwood
 from draftwood.cli import _tune_tables
 from draftwood.cli._timed_steps import Check, TimedStep, _timed, check, run_steps
 from draftwood.cli.tune import memory_of, tune, verdict
-from draftwood.costs import recall
+from draftwood.costs import store
 from draftwood.costs.busy import Others, Watched
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
@@ -94,7 +94,7 @@ def test_a_draft_model_and_a_head_are_measured_for_a_method_with_both(
         asked.append(key)
         return costs
 
-    monkeypatch.setattr(recall, "read_or_measure", known)
+    monkeypatch.setattr(store, "read_or_measure", known)
     model, tokenizer = draftwood.embedded()
     text = "auto:draft=embedded-draft:head=embedded-eagle3"
     assert len(Engine(model, text, tokenizer=tokenizer).generate([Request([1, 2, 3], 4)])) == 1

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.fixed import FixedCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
 from draftwood.engine.engine import Engine
 from draftwood.engine.lockstep import draft
 from draftwood.engine.request import Request
-from draftwood.lab.replay.hosts import FixedCosts
 from draftwood.methods import method
 from draftwood.policies.adaptive_chain.estimator import (
     INTERVAL,

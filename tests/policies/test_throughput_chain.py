@@ -6,8 +6,8 @@ import pytest
 
 from draftwood.costs.clock import Clock, StepSize
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.fixed import CostClock
 from draftwood.engine.lockstep import draft
-from draftwood.lab.replay.hosts import CostClock
 from draftwood.policies.throughput_chain.policy import ThroughputChain
 from draftwood.policies.throughput_chain.tuner import ThroughputTuner
 from draftwood.policies.throughput_chain.width import Width

@@ -12,13 +12,14 @@ from typing import Any
 
 from draftwood.costs.curve import StepCosts
 from draftwood.engine.engine import Engine
+from draftwood.engine.model_free_host import ModelFreeHost
 from draftwood.engine.request import Finished, Request, Stepped, checked
 from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ReplayDrafter
 from draftwood.lab.replay.extend import RecordingDrafter, RecordingTarget
 from draftwood.lab.replay.forward_log import ForwardLog
-from draftwood.lab.replay.hosts import ModelFreeHost, PricedHost
+from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.recording import MissingRowError, RecordedPrompt, Recording
 from draftwood.lab.replay.substitute import ReplayMethod
 from draftwood.lab.replay.target import ReplayTarget

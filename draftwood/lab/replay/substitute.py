@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from draftwood.engine.model_free_host import ModelFreeHost
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.hosts import ModelFreeHost
 from draftwood.methods.recipe import Method
 from draftwood.protocols import DrafterSpec, TargetInfo
 from draftwood.protocols.settings import settings

@@ -20,6 +20,7 @@ It differs from vLLM in these points:
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from draftwood.costs.recall import recall_or_measure
 from draftwood.policies.adaptive_chain.estimator import AcceptanceEstimator, log_odds
 from draftwood.policies.adaptive_chain.tuner import AdaptiveTuner, Chain
 from draftwood.protocols import (
@@ -65,8 +66,6 @@ class AdaptiveChain(Policy):
 
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:
         """A tuner of the target's measured costs; engines on one host share what is learnt."""
-        from draftwood.costs.recall import recall_or_measure  # which loads torch
-
         one = drafters[self.source]
         key = Learnt((self, one.spec.model, one.drafter.at_once))
         acceptance = host.share(key, lambda: AcceptanceEstimator(max(1, self.budget), self.warmup))

@@ -24,6 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from draftwood.costs.recall import recall_or_measure
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.calibration_file import load
@@ -91,15 +92,15 @@ class Auto(Policy):
 
     Raises:
         DraftwoodError: a setting outside its range, one source named twice, or two sources with a
-            model for a layout that samples.
+            model, or a chain, for a layout that samples.
     """
 
     budget: int = setting(64, "most nodes to draft, root excluded", least=0)
     max_depth: int = setting(64, "deepest node", least=1)
     width: int = setting(8, "most successors of a node to ask the table for", least=1)
     level: int = setting(8, "most nodes of a draft level, and most children of each", least=1)
-    chain: str = setting("context", "name of the source that copies", source=True)
-    table: str = setting("adjacency", "name of the source that ranks", source=True)
+    chain: str = setting("context", "name of the source that copies; empty: none", source=True)
+    table: str = setting("adjacency", "name of the source that ranks; empty: none", source=True)
     neural: tuple[str, ...] = setting(
         (), "sources with a model, such as draft+eagle3; each is asked where it pays"
     )
@@ -108,6 +109,10 @@ class Auto(Policy):
         "a model's drafts above temperature 0: Gumbel top-k with the target's noise, the likeliest "
         "tokens, samples, or the better of the last two; with the last two a seed does not decide "
         "the tokens",
+    )
+
+    shape: Literal["tree", "chain"] = setting(
+        "tree", "draft a tree, or the one path of it with the most expected tokens"
     )
 
     also: tuple[str, ...] = setting(
@@ -129,6 +134,11 @@ class Auto(Policy):
             raise DraftwoodError(f"auto has the source {again[0]!r} already: leave it out of also")
         if len(set(self.sources)) < len(self.sources):
             raise DraftwoodError(f"sources are {', '.join(self.sources)}; name different ones")
+        if self.shape == "chain" and self.neural and _DRAWS[self.layout] in SAMPLED:
+            raise DraftwoodError(
+                f"layout={self.layout} samples siblings, and a chain has none: use layout=coupled "
+                "or layout=ranked, or leave shape out"
+            )
         if len(self.neural) > 1 and _DRAWS[self.layout] in SAMPLED:
             raise DraftwoodError(
                 f"layout={self.layout} samples from one model, and neural names "
@@ -138,7 +148,7 @@ class Auto(Policy):
     @property
     def sources(self) -> tuple[str, ...]:
         """The copying source, the table, further ones, and those with a model."""
-        return (self.chain, self.table, *self.also, *self.neural)
+        return tuple(filter(None, (self.chain, self.table, *self.also, *self.neural)))
 
     @property
     def grammar_sources(self) -> tuple[str, ...]:
@@ -158,6 +168,11 @@ class Auto(Policy):
         """Nodes are chosen deterministically, unless a model's children are sampled."""
         return frozenset({Draw.ONE_HOT, _DRAWS[self.layout] if self.neural else Draw.ONE_HOT})
 
+    @property
+    def branching(self) -> bool:
+        """Whether it drafts trees."""
+        return self.shape == "tree"
+
     def adopts(self, shipped: Mapping[str, str]) -> Mapping[str, str]:
         """See :meth:`draftwood.protocols.Policy.adopts`; a setting that is given stays."""
         if self.shipped == "off":
@@ -166,7 +181,7 @@ class Auto(Policy):
         kinds = _SHIPPED[self.shipped]
         if "head" in kinds and "head" in shipped and not self.neural:
             found |= {"head": shipped["head"], "neural": DRAFT}
-        if "table" in kinds and "table" in shipped:
+        if "table" in kinds and "table" in shipped and self.table:
             found[f"{self.table}.table"] = shipped["table"]
         if "calibration" in shipped and not self.calibration:
             found["calibration"] = shipped["calibration"]
@@ -179,8 +194,6 @@ class Auto(Policy):
 
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:
         """A tuner that starts from the calibration and from the target's measured costs."""
-        from draftwood.costs.recall import recall_or_measure  # which loads torch
-
         sources = self.described({name: drafters[name].spec for name in self.also})
         path = Path(self.calibration)
         if self.calibration:
@@ -217,11 +230,14 @@ class Auto(Policy):
         given = (growth.anchor, forecast.acceptance, floor, _POOL * budget, sources)
         draw = _DRAWS[self.layout] if growth.temperature > 0.0 else Draw.ONE_HOT
         sampled = SampledPool(*given) if self.neural and draw in SAMPLED else None
-        pool = Pool(*given) if sampled is None else sampled
+        pool = Pool(*given, chain=not self.branching) if sampled is None else sampled
         known = features_of(sources)
         copying = [(COPIED, self.chain), *((i, sources[i].name) for i in known.copying)]
         ranking = [(TABLE, self.table), *((i, sources[i].name) for i in known.ranking)]
+        ranking = [(position, name) for position, name in ranking if name]
         for position, name in copying:
+            if not name:
+                continue
             copies: tuple[Continuation, ...] = yield Continue(name)
             for place, offer in enumerate(copies):
                 code = copied_codes(sources[position], offer, preferred=place == 0)

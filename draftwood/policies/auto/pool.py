@@ -45,6 +45,7 @@ class Pool:
         floor: lowest path probability of a candidate below another one.
         most: candidates at most.
         sources: in the order of the codes.
+        chain: one path is drafted, and not a tree.
 
     Attributes:
         builder: all candidates, in the order in which they came.
@@ -61,7 +62,10 @@ class Pool:
         floor: float,
         most: int,
         sources: tuple[Source, ...] = SOURCES,
+        *,
+        chain: bool = False,
     ) -> None:
+        self._chain = chain
         self.builder = TreeBuilder(anchor)
         self.path: list[float] = [1.0]
         self._acceptance = acceptance
@@ -195,14 +199,19 @@ class Pool:
         return max(0.0, path[node] - price - known)
 
     def likeliest(self, most: int) -> list[float]:
-        """The largest path probabilities of candidates, at most ``most``, best first."""
+        """The largest path probabilities of candidates, at most ``most``, best first.
+
+        Of a chain, those of the best path.
+        """
+        if self._chain:
+            return [self.path[node] for node in self._best_path(most)]
         return sorted(self.path[1:], reverse=True)[:most]
 
     def chosen(self, price: float, most: int) -> list[int]:
         """The likeliest candidates: at most ``most``, none less likely than ``price``.
 
         They are in the order of a tree's nodes. A child is never likelier than its parent, so
-        these are a tree.
+        these are a tree. Of a chain, they are the beginning of the best path.
         """
         if price > 1.0:
             return []
@@ -211,7 +220,26 @@ class Pool:
             self._choice = asked, self._likeliest(price, most)
         return self._choice[1]
 
+    def _best_path(self, most: int) -> list[int]:
+        """The path of at most ``most`` nodes with the most expected tokens; the first of equals.
+
+        Expected are the nodes' path probabilities in sum.
+        """
+        parents, depths, path = self.builder.parents, self.builder.depths, self.path
+        expected, best = [0.0] * len(path), ROOT
+        for node in range(1, len(path)):
+            expected[node] = expected[parents[node]] + path[node]
+            if depths[node] <= most and expected[node] > expected[best]:
+                best = node
+        found = []
+        while best != ROOT:
+            found.append(best)
+            best = parents[best]
+        return found[::-1]
+
     def _likeliest(self, price: float, most: int) -> list[int]:
+        if self._chain:
+            return [node for node in self._best_path(most) if self.path[node] >= price]
         found = [node for node, path in enumerate(self.path) if path >= price][1:]
         if len(found) > most:
             found.sort(key=self.path.__getitem__, reverse=True)

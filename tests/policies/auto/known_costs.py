@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.lab.replay.hosts import FixedCosts
+from draftwood.costs.fixed import FixedCosts
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.features import SOURCES, TABLE, Codes
 from draftwood.policies.auto.forecast import Forecast

@@ -10,7 +10,7 @@ from operator import mul
 import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.lab.replay.hosts import FixedCosts
+from draftwood.costs.fixed import FixedCosts
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool

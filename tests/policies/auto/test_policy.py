@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given as examples
 from hypothesis import strategies as st
 
+from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
-from draftwood.protocols import FREE, NOTHING_PAYS, Continue, LevelBids, Price
+from draftwood.protocols import FREE, NOTHING_PAYS, Continue, Expand, LevelBids, Price
 from draftwood.tree import ROOT, Draw, TokenTree
 from tests.factories.scripted_sources import Row, Sources, check_shape, distributions, offer, paths
 from tests.policies.auto.codes import copied_code
@@ -270,6 +271,40 @@ def test_children_of_candidates_below_the_floor_are_not_asked_for() -> None:
     assert stage.nodes("adjacency") == [[0]]
     stage.grow(Auto(), given(floor=0.3))
     assert stage.nodes("adjacency") == [[0], [1]]
+
+
+def test_a_chain_is_the_best_path_of_the_tree() -> None:
+    def stage() -> Stage:
+        return Stage(offer(1, 2), {0: [(3, 0.9)], 3: [(4, 0.9)], 4: [(5, 0.9)]})
+
+    by = given(copied=0.5, ranked=0.8, floor=0.01)
+    tree = stage().grow(Auto(), by)
+    assert {(1, 2), (3, 4, 5)} <= set(paths(tree))
+    chain = stage().grow(Auto(shape="chain"), by)
+    assert paths(chain) == [(3,), (3, 4), (3, 4, 5)]
+    assert probabilities(chain) == {path: probabilities(tree)[path] for path in paths(chain)}
+    cut = stage().grow(Auto(shape="chain"), by, price=lambda bid: Price(bid.values[1]))
+    assert paths(cut) == [(3,), (3, 4)]
+    assert Auto().branching
+    assert not Auto(shape="chain").branching
+
+
+@pytest.mark.parametrize("layout", ["drawn", "either"])
+def test_a_chain_has_no_sampled_siblings(layout: str) -> None:
+    Auto(shape="chain", neural=("draft",))
+    with pytest.raises(DraftwoodError, match=f"layout={layout} samples siblings"):
+        Auto(shape="chain", neural=("draft",), layout=layout)  # type: ignore[arg-type]
+
+
+def test_a_source_that_is_left_out_is_not_asked() -> None:
+    stage = Stage(offer(1, 2), {0: [(3, 0.9)], 1: [(4, 0.9)]})
+    assert Auto(chain="").sources == ("adjacency",)
+    assert set(stage.grow(Auto(chain=""), CHEAP).sources[1:]) == {"adjacency"}
+    assert not [query for query in stage.asked if isinstance(query, Continue)]
+    assert Auto(table="").sources == ("context",)
+    assert set(stage.grow(Auto(table=""), CHEAP).sources[1:]) == {"context"}
+    assert not [query for query in stage.asked if isinstance(query, Expand)]
+    assert stage.grow(Auto(chain="", table=""), CHEAP).drafted == 0
 
 
 def test_without_a_forecast_a_copied_token_is_likelier_than_a_ranked_one() -> None:

@@ -132,11 +132,16 @@ def known(pool: Pool) -> dict[Path, float]:
 
 
 def grown(
-    seed: int, probabilities: Hashed, floor: float = 0.0, most: int = ALL
+    seed: int,
+    probabilities: Hashed,
+    floor: float = 0.0,
+    most: int = ALL,
+    *,
+    chain: bool = False,
 ) -> tuple[Pool, Account, list[list[int]]]:
     """A pool of random offers of all sources, what was said, and what each offer was answered."""
     rng = random.Random(seed)
-    pool, account, fresh = Pool(99, probabilities, floor, most), Account(), []
+    pool, account, fresh = Pool(99, probabilities, floor, most, chain=chain), Account(), []
     for place, first in enumerate(rng.sample(range(5), rng.randint(0, 2))):
         tokens = (first, *rng.choices(range(5), k=rng.randint(0, 3)))
         length = rng.randint(1, 40)
@@ -272,6 +277,32 @@ def test_of_too_many_the_likeliest_are_kept() -> None:
 
 
 # --- what is taken --------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 10**6), most=st.integers(0, 4))
+def test_a_chain_is_the_path_with_the_most_expected_tokens(seed: int, most: int) -> None:
+    pool, _, _ = grown(seed, Hashed(seed))
+    chain, _, _ = grown(seed, Hashed(seed), chain=True)
+    assert known(chain) == known(pool)
+    paths = [path_of(pool, node) for node in range(len(pool))]
+    reach = known(pool)
+    expected = {p: sum(reach[p[:n]] for n in range(1, len(p) + 1)) for p in paths if len(p) <= most}
+    best = max(expected.values())
+    values = chain.likeliest(most)
+    assert sum(values) == pytest.approx(best)
+    assert values == sorted(values, reverse=True)
+    for price in (0.0, *values, 2.0):
+        chosen = chain.chosen(price, most)
+        assert [chain.path[node] for node in chosen] == [v for v in values if v >= price]
+        tree = chain.tree(chosen, "auto")
+        assert tree.parents.tolist() == list(range(-1, len(chosen)))
+
+
+def test_of_equal_chains_the_first_is_drafted() -> None:
+    pool = Pool(99, Even(), floor=0.0, most=ALL, chain=True)
+    pool.copy((1, 2), by_place(3), "context")
+    pool.copy((3, 4), by_place(3, preferred=False), "context")
+    assert pool.chosen(0.0, ALL) == [1, 2]
 
 
 def choices(pool: Pool, most: int) -> list[float]:

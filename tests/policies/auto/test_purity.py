@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.lab.replay.hosts import FixedCosts
+from draftwood.costs.fixed import FixedCosts
 from draftwood.methods.shipped_models import ASSETS
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.calibration_file import load as read

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.fixed import FixedCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.costs.recall import CostsOf
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request, Stepped
 from draftwood.engine.stats import StepStats
-from draftwood.lab.replay.hosts import FixedCosts
 from draftwood.methods import method
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import DraftDtype, DraftModel, Expand, RequestLoad, Translation

@@ -5,8 +5,7 @@ from itertools import product
 
 import pytest
 
-from draftwood.costs import recall
-from draftwood.costs.measure import USUAL
+from draftwood.costs import measure
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Request
@@ -25,7 +24,7 @@ LIMITS = (2, 3, 4, 5, 8, 31, 32, 63, 64, 65, 96, 127, 128)
 def quick(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs are measured in no time, and kept nowhere else."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setattr(recall, "USUAL", replace(USUAL, seconds=0.001))
+    monkeypatch.setattr(measure, "USUAL", replace(measure.USUAL, seconds=0.001))
 
 
 def prompt(length: int) -> list[int]:

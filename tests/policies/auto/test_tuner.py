@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.fixed import FixedCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.hosts import FixedCosts
 from draftwood.policies.auto.calibration import Calibration, Counts
 from draftwood.policies.auto.calibration_file import save
 from draftwood.policies.auto.features import TABLE

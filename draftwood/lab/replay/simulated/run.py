@@ -6,10 +6,10 @@ from typing import TypeVar
 
 from draftwood.costs.curve import StepCosts
 from draftwood.engine.engine import Engine
+from draftwood.engine.model_free_host import ModelFreeHost
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.forward_log import ForwardLog
-from draftwood.lab.replay.hosts import ModelFreeHost
 from draftwood.lab.replay.replayer import ArgmaxSampler, PromptRun, decode
 from draftwood.lab.replay.simulated.drafter import SimulatedDrafter
 from draftwood.lab.replay.simulated.language import Language

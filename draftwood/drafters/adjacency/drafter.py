@@ -128,7 +128,12 @@ class AdjacencyTables(Drafter):
         self._before[slot] = prompt[-1]
 
     def observe(self, slot: int, outcome: Outcome) -> None:
-        """Store the successors at the tree's nodes."""
+        """Store the successors at the tree's nodes, unless an engine keeps its rows to itself."""
+        if len(outcome.rows.top_tokens):
+            self._harvest(slot, outcome)
+        self._before[slot] = (int(outcome.tree.tokens[0]), *outcome.committed)[-2]
+
+    def _harvest(self, slot: int, outcome: Outcome) -> None:
         tokens = outcome.tree.tokens.tolist()
         before = [tokens[parent] for parent in outcome.tree.parents.tolist()]
         before[0] = self._before[slot]
@@ -139,7 +144,6 @@ class AdjacencyTables(Drafter):
             before = [before[node] for node in stored]
             best, probs = best[stored], probs[stored]
         self._tables[slot].harvest(before, tokens, best, probs)
-        self._before[slot] = (tokens[0], *outcome.committed)[-2]
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """The ``k`` best known successors of each node, by its pair or else by its token.

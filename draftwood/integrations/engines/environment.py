@@ -1,0 +1,70 @@
+"""Settings from environment variables: engines have no flags for plugins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from draftwood import methods
+from draftwood.costs.curve import StepCosts
+from draftwood.errors import DraftwoodError
+from draftwood.files import read_json
+from draftwood.methods.recipe import Method
+
+METHOD = "DRAFTWOOD_METHOD"
+"""Variable with a method's spelling, such as ``auto:also=memory``."""
+
+COSTS = "DRAFTWOOD_COSTS"
+"""Variable with the path of a file of step costs, as ``draftwood costs`` writes it."""
+
+
+def method_of(
+    default: str, budget: int, environment: Mapping[str, str] = os.environ, *, chain: bool = False
+) -> Method:
+    """The method of an engine.
+
+    Args:
+        default: its spelling where the environment has none.
+        budget: most nodes of a draft, as the engine is told; the method's own budget does not
+            count.
+        environment: variables.
+        chain: the engine verifies chains, so that ``auto`` drafts one.
+
+    Raises:
+        DraftwoodError: the spelling is wrong, or the method drafts trees for an engine that
+            verifies chains.
+    """
+    text = environment.get(METHOD, "") or default
+    settings = {"verifier": "walk", "budget": str(budget)}
+    name = text.partition(":")[0]
+    if chain and name == "auto":
+        settings["shape"] = "chain"
+    try:
+        found = methods.spelt(text, settings)
+    except DraftwoodError as error:
+        raise DraftwoodError(f"{METHOD}: {error}") from error
+    if chain and found.policy.branching:
+        raise DraftwoodError(
+            f"{METHOD}: {name} drafts trees, and this engine verifies chains: use auto or pld"
+        )
+    return found
+
+
+def costs_of(default: StepCosts, environment: Mapping[str, str] = os.environ) -> StepCosts:
+    """The step costs of an engine.
+
+    Args:
+        default: costs where the environment names no file.
+        environment: variables.
+
+    Raises:
+        DraftwoodError: the file cannot be read, or holds something else.
+    """
+    path = environment.get(COSTS, "")
+    if not path:
+        return default
+    try:
+        return StepCosts.from_json(read_json(Path(path)))
+    except DraftwoodError as error:
+        raise DraftwoodError(f"{COSTS}: {error}") from error

@@ -1,0 +1,42 @@
+"""The likeliest tokens of verified rows, as sources that learn from the target read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.protocols import TargetOutput
+
+
+@dataclass(frozen=True, eq=False)
+class TopRows:
+    """The target's likeliest tokens after some positions.
+
+    Attributes:
+        tokens: int64 ``[n, k]``, likeliest first.
+        probabilities: float32 ``[n, k]``, of the softmax over the whole vocabulary.
+    """
+
+    tokens: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+
+    def output(self, width: int) -> TargetOutput:
+        """The rows in the form that drafters read, ``width`` tokens each.
+
+        Where there are fewer, tokens of probability 0 stand for them. An engine keeps the logits
+        for itself.
+        """
+        logits: Any = None
+        lacking = ((0, 0), (0, max(0, width - self.tokens.shape[1])))
+        tokens = np.pad(self.tokens, lacking)[:, :width]
+        probabilities = np.pad(self.probabilities, lacking)[:, :width]
+        argmax = tokens[:, 0] if width else np.empty(0, dtype=np.int64)
+        return TargetOutput(logits, argmax, tokens, probabilities)
+
+
+def no_rows(width: int) -> TopRows:
+    """Rows of an engine that does not give them."""
+    return TopRows(np.empty((0, width), dtype=np.int64), np.empty((0, width), dtype=np.float32))

@@ -1,0 +1,137 @@
+"""The speculative algorithm as SGLang's registry takes it, and the hooks on its NGRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sglang.srt.managers.overlap_utils import FutureMap
+from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+from sglang.srt.speculative.spec_registry import CustomSpecAlgo
+
+from draftwood.errors import DraftwoodError
+from draftwood.integrations.engines.sglang import NAME
+
+_NODES = 8
+"""Nodes of a tree, the root included, where ``--speculative-num-draft-tokens`` says nothing."""
+
+_REQUESTS = 48
+"""Most running requests where ``--max-running-requests`` says nothing, as with NGRAM."""
+
+_TREE_BACKEND = "flashinfer"
+"""The attention backend that verifies trees on pages of several tokens."""
+
+
+class DraftwoodAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
+    """Draftwood's trees, verified by what SGLang has for its NGRAM."""
+
+    def is_ngram(self) -> bool:
+        """True: drafts come from the host and the forward is that of NGRAM."""
+        return True
+
+    def has_draft_kv(self) -> bool:
+        """False: there is no draft model."""
+        return False
+
+    def need_topk(self) -> bool:
+        """False; the scheduler asks, and the registry's base class does not answer."""
+        return False
+
+    def carries_draft_hidden_states(self) -> bool:
+        """False; likewise."""
+        return False
+
+    def create_future_map(
+        self,
+        device: Any,
+        req_to_token_pool: Any,
+        needs_cpu_seq_lens: bool = True,
+        needs_confidence_relay: bool = False,
+    ) -> Any:
+        """SGLang's own; likewise."""
+        return FutureMap(
+            device, self, req_to_token_pool, needs_cpu_seq_lens, needs_confidence_relay
+        )
+
+    def handle_server_args(self, server_args: Any) -> None:
+        """Set what NGRAM sets, and refuse what trees cannot do.
+
+        Raises:
+            DraftwoodError: such a setting was given.
+        """
+        if server_args.device == "cpu":
+            server_args.disable_overlap_schedule = True
+        server_args.enable_mixed_chunk = False
+        if server_args.max_running_requests is None:
+            server_args.max_running_requests = _REQUESTS
+        if server_args.speculative_num_draft_tokens is None:
+            server_args.speculative_num_draft_tokens = _NODES
+        if server_args.speculative_num_draft_tokens < 2:
+            raise DraftwoodError(
+                f"--speculative-num-draft-tokens {server_args.speculative_num_draft_tokens} leaves "
+                "no place for a draft: the root takes one; give 2 or more"
+            )
+        nodes = server_args.speculative_num_draft_tokens
+        if server_args.speculative_eagle_topk is None:
+            server_args.speculative_eagle_topk = nodes - 1
+        if server_args.speculative_num_steps is None:
+            server_args.speculative_num_steps = nodes - 1
+        pages = server_args.page_size or 1
+        if pages > 1 and server_args.attention_backend != _TREE_BACKEND:
+            raise DraftwoodError(
+                f"--page-size {pages} with trees needs --attention-backend {_TREE_BACKEND}: use "
+                "it, or --page-size 1"
+            )
+        if server_args.enable_dp_attention:
+            raise DraftwoodError("trees cannot be verified with --enable-dp-attention")
+
+
+def register_algorithm() -> None:
+    """Make ``--speculative-algorithm DRAFTWOOD`` known."""
+
+    @SpeculativeAlgorithm.register(  # type: ignore[untyped-decorator]
+        NAME, supports_overlap=True, spec_class=DraftwoodAlgorithm
+    )
+    def worker(server_args: Any) -> type:  # noqa: ARG001
+        from draftwood.integrations.engines.sglang.worker import DraftwoodWorker
+
+        return DraftwoodWorker
+
+
+def hook_ngram() -> None:
+    """Let ``--speculative-algorithm NGRAM`` draft with Draftwood.
+
+    What SGLang decides by that name, such as LoRA, stays as it is.
+    """
+    place = "sglang.srt.speculative.ngram_worker.NGRAMWorker"
+
+    def prepare(original: Callable[..., Any], worker: Any, batch: Any) -> Any:  # noqa: ARG001
+        return _of(worker).prepared(batch)
+
+    def flush(original: Callable[..., Any], worker: Any) -> Any:
+        _of(worker).clear()
+        return original(worker)
+
+    def forward(
+        original: Callable[..., Any], worker: Any, batch: Any, *given: Any, **named: Any
+    ) -> Any:
+        result = original(worker, batch, *given, **named)
+        _of(worker).verified(result)
+        return result
+
+    for name, hook in (
+        ("_prepare_draft_tokens", prepare),
+        ("clear_cache_pool", flush),
+        ("forward_batch_generation", forward),
+    ):
+        HookRegistry.register(f"{place}.{name}", hook, HookType.AROUND)
+
+
+def _of(worker: Any) -> Any:
+    """The drafts of a worker of NGRAM, made when they are first asked for."""
+    from draftwood.integrations.engines.sglang.batch import batch_drafts_of
+
+    if not hasattr(worker, "draftwood"):
+        worker.draftwood = batch_drafts_of(worker)
+    return worker.draftwood

@@ -1,0 +1,227 @@
+"""Drafts for SGLang's decode batches, in its arrays. Imports nothing of SGLang."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.errors import DraftwoodError
+from draftwood.integrations.engines.drafts import FLAT_COSTS, EngineDrafts
+from draftwood.integrations.engines.environment import costs_of, method_of
+from draftwood.integrations.engines.packed import packed
+from draftwood.integrations.engines.rows import TopRows
+from draftwood.tree import TokenTree, TreeBuilder
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_METHOD = "auto:also=memory"
+"""What drafts where ``DRAFTWOOD_METHOD`` names nothing else."""
+
+_MANY = 1 << 30
+"""New tokens of a request without a limit."""
+
+_LOGGED = 1000
+"""Steps after which the acceptance is logged."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Verified:
+    """The likeliest tokens of a batch's rows, on their way to the host.
+
+    Attributes:
+        tokens: int64 ``[bs * nodes, k]``.
+        probabilities: float32 ``[bs * nodes, k]``.
+        arrived: an event of the device, or None.
+    """
+
+    tokens: Any
+    probabilities: Any
+    arrived: Any
+
+    def read(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Wait for the copy, which the step before has mostly done."""
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        return self.tokens.numpy(), self.probabilities.numpy()
+
+
+class BatchDrafts:
+    """Drafts for decode batches.
+
+    Every request has the same number of nodes, whose forward has the same size whatever they are.
+    So ``auto`` drafts the likeliest candidates until a tree is full.
+
+    Args:
+        drafts: of the requests.
+        nodes: of a tree, the root included (``--speculative-num-draft-tokens``).
+        overlap: results are processed one step late (SGLang's overlap schedule).
+    """
+
+    def __init__(self, drafts: EngineDrafts, nodes: int, *, overlap: bool) -> None:
+        self.drafts = drafts
+        self._nodes = nodes
+        self._overlap = overlap
+        self._last: list[str] = []  # requests of the step before, in its order
+        self._trees: list[TokenTree] = []
+        self._verified: _Verified | None = None
+        self._failed = False
+
+    def prepared(self, batch: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Tokens int64 ``[bs * nodes]`` and ancestor masks bool ``[bs * nodes * nodes]``.
+
+        Args:
+            batch: SGLang's ``ScheduleBatch``.
+        """
+        added = self._added(batch)
+        roots = [_newest(req, new) for req, new in zip(batch.reqs, added, strict=True)]
+        try:
+            self._learn(batch, added)
+            found = self.drafts.draft([req.rid for req in batch.reqs], _left(batch.reqs, added))
+        except Exception as error:
+            if not self._failed:
+                self._failed = True
+                logger.exception("drafting has failed, and requests go on without: %s", error)
+            found = [None] * len(roots)
+        alone = [TreeBuilder(root).build("plain") for root in roots]
+        self._trees = [
+            own if tree is None or int(tree.tokens[0]) != root else tree
+            for tree, own, root in zip(found, alone, roots, strict=True)
+        ]
+        self._last = [req.rid for req in batch.reqs]
+        every = [packed(tree, self._nodes) for tree in self._trees]
+        tokens = np.concatenate([each.tokens for each in every])
+        return tokens, np.concatenate([each.mask.ravel() for each in every])
+
+    def verified(self, result: Any) -> None:
+        """Begin to copy the likeliest tokens of the rows of a step to the host.
+
+        Args:
+            result: SGLang's ``GenerationBatchResult``.
+        """
+        width = self.drafts.needs.top_k
+        logits = result.logits_output.next_token_logits if width and self._last else None
+        # A prompt's forward has one row for each request.
+        if logits is None or len(logits) != len(self._last) * self._nodes:
+            return
+        try:
+            self._verified = _top(logits, width)
+        except Exception as error:
+            if not self._failed:
+                self._failed = True
+                logger.exception("rows cannot be read, and drafts do without them: %s", error)
+
+    def clear(self) -> None:
+        """Forget all requests."""
+        self.drafts.clear()
+        self._last, self._trees, self._verified = [], [], None
+
+    def _added(self, batch: Any) -> list[list[int]]:
+        """Tokens of each request that are not in its ``output_ids`` yet."""
+        if not self._overlap or batch.grammar_needs_sync():
+            return [[] for _ in batch.reqs]
+        tokens = batch.spec_info.accept_tokens.cpu().tolist()
+        counts = batch.spec_info.accept_lens.cpu().tolist()
+        starts = range(0, len(counts) * self._nodes, self._nodes)
+        return [tokens[start : start + n] for start, n in zip(starts, counts, strict=True)]
+
+    def _learn(self, batch: Any, added: Sequence[Sequence[int]]) -> None:
+        """Tell the sources what the step before has committed, and what has ended."""
+        rows = self._rows()
+        now = {req.rid for req in batch.reqs}
+        for rid in self._last:
+            if rid not in now:
+                self.drafts.end(rid)
+        steps = self.drafts.acceptance.steps
+        for req, new in zip(batch.reqs, added, strict=True):
+            prompt, output = req.origin_input_ids_unpadded, req.output_ids
+            known, length = self.drafts.length(req.rid), len(prompt) + len(output) + len(new)
+            if len(prompt) <= known < length:
+                fresh = [*output[known - len(prompt) :], *new]
+                self.drafts.commit(req.rid, fresh[known - length :], rows.get(req.rid))
+            elif known != length:
+                temperature = float(req.sampling_params.temperature)
+                greedy = getattr(req.sampling_params, "top_k", 0) == 1
+                self.drafts.begin(
+                    req.rid,
+                    [*prompt, *output, *new],
+                    namespace=req.extra_key or "",
+                    temperature=0.0 if greedy else temperature,
+                )
+        if steps // _LOGGED != self.drafts.acceptance.steps // _LOGGED:
+            logger.info("Draftwood: %s", self.drafts.acceptance)
+
+    def _rows(self) -> dict[str, TopRows]:
+        """The rows of the step before, by request."""
+        found, self._verified = self._verified, None
+        if found is None:
+            return {}
+        tokens, probabilities = found.read()
+        rows = {}
+        for place, (rid, tree) in enumerate(zip(self._last, self._trees, strict=True)):
+            start = place * self._nodes
+            own = slice(start, start + len(tree))
+            rows[rid] = TopRows(tokens[own], probabilities[own])
+        return rows
+
+
+def batch_drafts_of(worker: Any) -> BatchDrafts:
+    """The drafts of a worker of SGLang's.
+
+    Raises:
+        DraftwoodError: ``DRAFTWOOD_METHOD`` or ``DRAFTWOOD_COSTS`` cannot be used.
+    """
+    nodes = int(worker.draft_token_num)
+    model = worker.model_runner.model_config
+    method = method_of(DEFAULT_METHOD, nodes - 1)
+    files = [getattr(spec, "file", "") for spec in method.drafters.values()]
+    if any(files) and worker.server_args.tp_size > 1:
+        raise DraftwoodError(
+            "DRAFTWOOD_METHOD: every rank would write the memory's file: leave memory.file out"
+        )
+    tokenizer = getattr(worker.target_worker, "tokenizer", None)
+    drafts = EngineDrafts(
+        method,
+        vocab_size=int(model.vocab_size),
+        context=int(model.context_len),
+        costs=costs_of(FLAT_COSTS),
+        encode=None if tokenizer is None else tokenizer.encode,
+    )
+    return BatchDrafts(drafts, nodes, overlap=bool(worker.enable_overlap))
+
+
+def _newest(req: Any, added: Sequence[int]) -> int:
+    """The last committed token of a request."""
+    texts = (added, req.output_ids, req.origin_input_ids_unpadded)
+    return int(next(text for text in texts if len(text))[-1])
+
+
+def _left(reqs: Sequence[Any], added: Sequence[Sequence[int]]) -> list[int]:
+    """Tokens that each request may still generate."""
+    return [
+        max(0, (req.sampling_params.max_new_tokens or _MANY) - len(req.output_ids) - len(new))
+        for req, new in zip(reqs, added, strict=True)
+    ]
+
+
+def _top(logits: Any, width: int) -> _Verified:
+    """The likeliest tokens of rows and their probabilities, in one copy each."""
+    import torch
+
+    with torch.inference_mode():
+        values, tokens = logits.topk(width, dim=-1)
+        chances = (values.float() - logits.float().logsumexp(-1, keepdim=True)).exp()
+        if not logits.is_cuda:
+            return _Verified(tokens.cpu(), chances.cpu(), None)
+        there = [
+            torch.empty_like(each, device="cpu", pin_memory=True) for each in (tokens, chances)
+        ]
+        for to, each in zip(there, (tokens, chances), strict=True):
+            to.copy_(each, non_blocking=True)
+        arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        arrived.record()
+    return _Verified(there[0], there[1], arrived)

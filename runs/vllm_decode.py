@@ -1,0 +1,103 @@
+"""Decodes prompts with vLLM, with one of its own drafters or with Draftwood's proposer.
+
+Runs in an environment that has vLLM and Draftwood (``make test-vllm`` makes one). Prints one JSON
+object: the token ids of every answer, seconds, and accepted tokens a step.
+
+    python runs/vllm_decode.py smollm2-directory prompts.json --drafts draftwood --tokens 128
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+PROPOSER = "draftwood.integrations.engines.vllm.Proposer"
+
+
+def speculation(drafts: str, tokens: int) -> dict[str, Any] | None:
+    """vLLM's ``speculative_config``."""
+    found: dict[str, dict[str, Any] | None] = {
+        "none": None,
+        "ngram": {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 1},
+        "suffix": {"method": "suffix"},
+        "draftwood": {"method": "custom_class", "model": PROPOSER},
+    }
+    chosen = found[drafts]
+    return None if chosen is None else {**chosen, "num_speculative_tokens": tokens}
+
+
+def counted(metrics: Any) -> dict[str, int]:
+    """vLLM's counters of drafts."""
+    names = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
+    values = {each.name: getattr(each, "value", None) for each in metrics}
+    return {name: int(values.get(f"vllm:spec_decode_{name}") or 0) for name in names}
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("prompts", type=click.Path(exists=True, path_type=Path))
+@click.option("--drafts", type=click.Choice(["none", "ngram", "suffix", "draftwood"]))
+@click.option("--draft-tokens", default=7, help="most drafted tokens of a step")
+@click.option("--tokens", default=64, help="new tokens of each answer")
+@click.option("--temperature", default=0.0)
+@click.option("--dtype", default="float32")
+@click.option("--most", default=8, help="most requests at once")
+@click.option("--tensor-parallel", default=1)
+@click.option("--context", default=2048)
+def main(
+    model: Path,
+    prompts: Path,
+    drafts: str,
+    draft_tokens: int,
+    tokens: int,
+    temperature: float,
+    dtype: str,
+    most: int,
+    tensor_parallel: int,
+    context: int,
+) -> None:
+    """Decode the PROMPTS, a JSON list of lists of token ids, with a MODEL's directory."""
+    from vllm import LLM, SamplingParams
+
+    ids = json.loads(prompts.read_text())
+    engine = LLM(
+        model=str(model),
+        dtype=dtype,
+        max_model_len=context,
+        max_num_seqs=most,
+        enforce_eager=True,
+        tensor_parallel_size=tensor_parallel,
+        speculative_config=speculation(drafts, draft_tokens),
+        disable_log_stats=False,
+    )
+    wanted = SamplingParams(
+        temperature=temperature, max_tokens=tokens, ignore_eos=True, seed=7, detokenize=False
+    )
+    begun = time.perf_counter()
+    given: Any = [{"prompt_token_ids": each} for each in ids]
+    found = engine.generate(given, wanted, use_tqdm=False)
+    seconds = time.perf_counter() - begun
+    answers = [list(each.outputs[0].token_ids) for each in found]
+    counts = counted(engine.get_metrics())
+    committed = sum(map(len, answers)) - len(answers)  # the first one comes of the prompt
+    steps = committed - counts["num_accepted_tokens"]
+    json.dump(
+        {
+            "drafts": drafts,
+            "draft_tokens": draft_tokens,
+            "answers": answers,
+            "seconds": round(seconds, 2),
+            "tokens_a_step": round(committed / steps, 3) if steps else None,
+            **counts,
+        },
+        sys.stdout,
+    )
+
+
+if __name__ == "__main__":
+    main()

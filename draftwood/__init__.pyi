@@ -59,6 +59,7 @@ def auto(
     table: str = 'adjacency',
     neural: tuple[str, ...] = (),
     layout: Literal['coupled', 'ranked', 'drawn', 'either'] = 'coupled',
+    shape: Literal['tree', 'chain'] = 'tree',
     also: tuple[str, ...] = (),
     calibration: str = '',
     shipped: Literal['all', 'table', 'calibration', 'off'] = 'all',
@@ -96,12 +97,13 @@ def auto(
         max_depth: deepest node.
         width: most successors of a node to ask the table for.
         level: most nodes of a draft level, and most children of each.
-        chain: name of the source that copies.
-        table: name of the source that ranks.
+        chain: name of the source that copies; empty: none.
+        table: name of the source that ranks; empty: none.
         neural: sources with a model, such as draft+eagle3; each is asked where it pays.
         layout: a model's drafts above temperature 0: Gumbel top-k with the target's noise, the
             likeliest tokens, samples, or the better of the last two; with the last two a seed
             does not decide the tokens.
+        shape: draft a tree, or the one path of it with the most expected tokens.
         also: further sources: names of drafters that say what they know.
         calibration: file of 'draftwood calibrate' to start from; empty: the one shipped for the
             model.

@@ -3,6 +3,7 @@
 # measured: acceptance is SmolLM2's, step costs are estimated from data sheets (docs/replay.md).
 #   greedy sampled   the eight sets of grid.sh, greedy and at temperature 0.7, top-p 0.9
 #   oracles          what limits auto in both, at SmolLM2's own costs: with one part of it made perfect at a time
+#   left_out shapes  auto without each of its sources, and trees against chains of the same sources, in both
 #   rivals           auto against the rules of vLLM, SGLang and onnxruntime-genai, in both
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=4] [TOKENS=256] runs/smollm2/modelled.sh [PART]...
 #   MODEL   smollm2, or a directory with a checkpoint
@@ -44,4 +45,12 @@ rivals() {
     save smollm2_rivals "$python" "$(dirname "$0")/rivals.py" "$OUT/modelled_greedy.rec" "$OUT/modelled_sampled.rec" \
         --model "$MODEL" ${HEAD:+--head "$HEAD"} ${TINY:+--gpus "" --batches 1,4}
 }
-run "greedy sampled oracles rivals" "$@"
+studied() { # STUDY
+    recorded greedy
+    recorded sampled
+    save "smollm2_$1" "$python" "$(dirname "$0")/sources.py" "$1" "$OUT/modelled_greedy.rec" \
+        "$OUT/modelled_sampled.rec" --model "$MODEL" ${HEAD:+--head "$HEAD"} ${TINY:+--gpus "" --batches 1,4}
+}
+left_out() { studied left_out; }
+shapes() { studied shapes; }
+run "greedy sampled oracles rivals left_out shapes" "$@"

@@ -20,7 +20,7 @@ from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.tiny_llama import tiny_llama
 
 PROMPT = (3, 1, 4, 1, 5, 9, 2, 6)
-LONG = tuple(1 + i * i % 11 for i in range(3 * PIECE + 7))
+LONG = tuple(1 + i * i % 11 for i in range(6 * PIECE + 7))
 
 
 def engine_of(target: MarkovTarget, name: str = "goose") -> Engine:
@@ -103,9 +103,9 @@ def tuner_of(first: float, token: float) -> AutoTuner:
 
 
 def test_a_piece_is_as_large_as_makes_its_tokens_cheap() -> None:
-    # 1.25 times the slope is reached at four times first / token.
-    assert tuner_of(16.0, 1.0).prompt_piece() == 64
-    assert tuner_of(17.0, 1.0).prompt_piece() == 128
+    # 1.1 times the slope is reached at ten times first / token.
+    assert tuner_of(6.3, 1.0).prompt_piece() == 64
+    assert tuner_of(6.5, 1.0).prompt_piece() == 128
     assert tuner_of(1.0, 1.0).prompt_piece() == 32
     assert tuner_of(1e6, 1.0).prompt_piece() == 2048
 
@@ -115,8 +115,8 @@ def test_a_piece_is_sized_by_the_cost_of_prompts_where_it_is_known() -> None:
     prompt = Curve((1, 64, 512), (64.0, 64.0, 288.0))
     tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
     tuner.begin([RequestLoad(10, 10, 1.0, 0.0)], queued=False)
-    # 0.5 a token beyond 64; 1.25 times that is reached at 256 tokens.
-    assert tuner.prompt_piece() == 256
+    # 0.5 a token beyond 64; 1.1 times that is reached at 640 tokens.
+    assert tuner.prompt_piece() == 1024
 
 
 def test_a_piece_takes_as_long_as_a_step() -> None:

@@ -17,15 +17,13 @@ from draftwood.engine.stats import Tally
 from draftwood.engine.stop import StopMatcher
 from draftwood.engine.token_rows import TokenRows
 from draftwood.protocols import Constraint, Growth, RequestLoad
+from draftwood.protocols.step import PACE
 from draftwood.sampling.history import History
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.processors import WithheldTokens
 from draftwood.sampling.sampler import Sampler
 from draftwood.sampling.tree_mask import TreeMask
 from draftwood.tree import ROOT, TokenTree
-
-_PACE = 0.125
-"""Weight of the newest step in the moving average of committed tokens a step."""
 
 
 class Taken(NamedTuple):
@@ -157,7 +155,7 @@ class RunningRequest:
         except Exception:
             self._drop(len(taken))
             raise
-        self.pace += _PACE * (len(taken) - self.pace)
+        self.pace += PACE * (len(taken) - self.pace)
         return Taken(tuple(taken), reason, tuple(pieces), logprobs)
 
     def told(self, taken: Taken, drafted_by: Sequence[str] = ()) -> Delta:

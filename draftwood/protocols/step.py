@@ -60,6 +60,10 @@ class Outcome:
     rows: TargetOutput
 
 
+PACE = 0.125
+"""Weight of the newest step in :attr:`RequestLoad.pace`."""
+
+
 class RequestLoad(NamedTuple):
     """A request at the beginning of a step.
 

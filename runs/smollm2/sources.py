@@ -25,19 +25,22 @@ from typing import Any
 import click
 
 from draftwood import models
-from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.curve import StepCosts
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.figures import BatchLoad
 from draftwood.lab.replay.file import read, write
 from draftwood.lab.replay.hosts import PricedHost
+from draftwood.lab.replay.pricing import read_costs
 from draftwood.lab.replay.recording import Recording
 from draftwood.lab.replay.replayer import Replayer
 from draftwood.lab.replay.substitute import ReplayMethod, replay_method
 from draftwood.methods import method
 from draftwood.methods.equip import equipped
-from draftwood.protocols.recipe import DRAFT
 from draftwood.runner.attach import attach
 from runs.smollm2.rivals import compared, seconds, step_costs
+
+FREE = Path(__file__).parents[1] / "free_nodes.json"
+"""Step costs at which every candidate is drafted."""
 
 SIZES = (8, 16, 32, 60)
 """Nodes of a tree, the root excluded."""
@@ -79,12 +82,6 @@ def spelt(study: str, head: str | None) -> dict[str, str]:
     }
 
 
-def free_nodes(sources: Sequence[str]) -> StepCosts:
-    """Costs at which every candidate is drafted."""
-    free = Curve((1, 2), (1e-9, 1e-9))
-    return StepCosts(Curve((1, 2), (1.0, 1.0)), dict.fromkeys(sources, free))
-
-
 def accepted(
     recording: Recording, one: ReplayMethod, costs: StepCosts, live: PricedHost
 ) -> dict[str, float]:
@@ -115,7 +112,7 @@ def studied(
             click.echo(f"{name}: {size} nodes", err=True)
             whole = equipped(method(f"{text}:budget={size}"), fingerprint).method
             one = replay_method(whole, info)
-            sizes[str(size)] = accepted(recording, one, free_nodes([DRAFT]), live)
+            sizes[str(size)] = accepted(recording, one, read_costs(FREE), live)
         rates: dict[str, dict[str, Any]] = {}
         for place, each in costs.items():
             for load in loads:

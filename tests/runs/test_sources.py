@@ -8,9 +8,10 @@ import pytest
 
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.file import write
+from draftwood.lab.replay.pricing import read_costs
 from draftwood.methods import method
 from draftwood.policies.auto.policy import Auto
-from runs.smollm2.sources import SIZES, STUDIES, free_nodes, main, spelt
+from runs.smollm2.sources import FREE, SIZES, STUDIES, main, spelt
 from tests.lab.replay.live_and_replayed import stage
 
 
@@ -43,7 +44,7 @@ def test_a_source_alone_is_alone() -> None:
 
 
 def test_nodes_are_free() -> None:
-    costs = free_nodes(["draft"])
+    costs = read_costs(FREE)
     assert costs.step(1) == costs.step(61)
 
 

@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import pytest
 pytest.importorskip("sglang", reason="runs in an environment with SGLang: make test-sglang")
 httpx = pytest.importorskip("httpx")
 
+from tests.factories.server_process import until_ready  # noqa: E402
 from tests.factories.tiny_checkpoint import write_checkpoint  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -156,14 +156,3 @@ def test_two_nodes(model: Path, prompts: Path, plain: list[list[int]]) -> None:
         for process in nodes:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(60)
-
-
-def until_ready(client: Any, process: subprocess.Popen[bytes]) -> bool:
-    """Wait for a server; False if it has ended."""
-    while process.poll() is None:
-        try:
-            if client.get("/health").status_code == 200:
-                return True
-        except httpx.TransportError:
-            time.sleep(1)
-    return False

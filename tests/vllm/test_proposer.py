@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ pytest.importorskip("vllm", reason="runs in an environment with vLLM: make test-
 httpx = pytest.importorskip("httpx")
 
 from runs.vllm_decode import PROPOSER, speculation  # noqa: E402
+from tests.factories.server_process import until_ready  # noqa: E402
 from tests.factories.tiny_checkpoint import write_checkpoint  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -111,17 +111,6 @@ def test_a_server(model: Path, plain: dict[str, Any], prompts: Path) -> None:
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
-
-
-def until_ready(client: Any, process: subprocess.Popen[bytes]) -> bool:
-    """Wait for a server; False if it has ended."""
-    while process.poll() is None:
-        try:
-            if client.get("/health").status_code == 200:
-                return True
-        except httpx.TransportError:
-            time.sleep(1)
-    return False
 
 
 def test_the_proposer_has_its_name() -> None:

@@ -29,6 +29,7 @@ from draftwood.protocols import (
     TargetOutput,
     first_source,
 )
+from draftwood.protocols.step import PACE
 from draftwood.tree import ROOT, SAMPLED, TokenTree, TreeBuilder
 
 logger = logging.getLogger(__name__)
@@ -38,9 +39,6 @@ USUAL_COSTS = StepCosts(Curve((1, 101), (1.0, 2.0)), fixed=0.08)
 
 FLAT_COSTS = StepCosts(Curve((1, 2), (1.0, 1.0)))
 """Costs of an engine whose forward has the same size whatever is drafted."""
-
-_PACE = 0.125
-"""Weight of the newest step in the moving average of committed tokens a step."""
 
 _MOST_SAID = 16
 """Most failures that are logged."""
@@ -196,13 +194,13 @@ class EngineDrafts:
             self._settle()
             drafted = self._draft(live) if live else []
         except Exception as error:  # noqa: BLE001 - the engine goes on
-            self._say(error)
+            self.report(error)
             drafted = [Drafted(TreeBuilder(r.anchor).build("plain"), None) for r, _ in live]
             self._step = _Step()
         for (request, _), found in zip(live, drafted, strict=True):
             request.drafted = found
             if found.error is not None:
-                self._say(found.error)
+                self.report(found.error)
         return [
             None if request is None or request.drafted is None else request.drafted.tree
             for request in known
@@ -217,7 +215,7 @@ class EngineDrafts:
             try:
                 drafter.release(known.slot)
             except Exception as error:  # noqa: BLE001 - likewise
-                self._say(error)
+                self.report(error)
         self._free.append(known.slot)
 
     def clear(self) -> None:
@@ -253,7 +251,7 @@ class EngineDrafts:
         for drafter in self._drafters.values():
             drafter.observe(own.slot, outcome)
         own.state = self._policy.learn(own.state, outcome)
-        own.pace += _PACE * (len(committed) - own.pace)
+        own.pace += PACE * (len(committed) - own.pace)
         own.tokens += len(committed)
         own.anchor, own.drafted = committed[-1], None
         self._step.outcomes[own.slot] = outcome
@@ -303,11 +301,11 @@ class EngineDrafts:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - likewise
-            self._say(error)
+            self.report(error)
             self.end(request)
 
-    def _say(self, error: Exception) -> None:
-        """Log a failure, once for each kind."""
+    def report(self, error: Exception) -> None:
+        """Log a failure of drafting, once for each kind."""
         kind = f"{type(error).__name__}: {error}"
         if kind not in self._said and len(self._said) < _MOST_SAID:
             self._said.add(kind)

@@ -11,7 +11,6 @@ one-hot proposals, so its outputs keep their distribution.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,8 +20,6 @@ from numpy.typing import NDArray
 from draftwood.integrations.engines.drafts import USUAL_COSTS, EngineDrafts
 from draftwood.integrations.engines.environment import costs_of, method_of
 from draftwood.integrations.engines.texts import TextIds
-
-logger = logging.getLogger(__name__)
 
 DEFAULT_METHOD = "auto:also=memory"
 """What drafts where ``DRAFTWOOD_METHOD`` names nothing else."""
@@ -49,7 +46,6 @@ class Proposer:
             costs=costs_of(USUAL_COSTS),
         )
         self._texts = TextIds()
-        self._failed = False
 
     def load_model(self, *_: Any, **__: Any) -> None:
         """There is no model to load."""
@@ -75,10 +71,8 @@ class Proposer:
         """
         try:
             return self._proposed(sampled_token_ids, num_tokens_no_spec, token_ids_cpu)
-        except Exception as error:
-            if not self._failed:
-                self._failed = True
-                logger.exception("drafting has failed, and requests go on without: %s", error)
+        except Exception as error:  # noqa: BLE001 - the engine goes on
+            self.drafts.report(error)
             return [[] for _ in sampled_token_ids]
 
     def _proposed(

@@ -69,7 +69,6 @@ class BatchDrafts:
         self._last: list[str] = []  # requests of the step before, in its order
         self._trees: list[TokenTree] = []
         self._verified: _Verified | None = None
-        self._failed = False
 
     def prepared(self, batch: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Tokens int64 ``[bs * nodes]`` and ancestor masks bool ``[bs * nodes * nodes]``.
@@ -82,15 +81,14 @@ class BatchDrafts:
         try:
             self._learn(batch, added)
             found = self.drafts.draft([req.rid for req in batch.reqs], _left(batch.reqs, added))
-        except Exception as error:
-            if not self._failed:
-                self._failed = True
-                logger.exception("drafting has failed, and requests go on without: %s", error)
+        except Exception as error:  # noqa: BLE001 - the engine goes on
+            self.drafts.report(error)
             found = [None] * len(roots)
-        alone = [TreeBuilder(root).build("plain") for root in roots]
         self._trees = [
-            own if tree is None or int(tree.tokens[0]) != root else tree
-            for tree, own, root in zip(found, alone, roots, strict=True)
+            TreeBuilder(root).build("plain")
+            if tree is None or int(tree.tokens[0]) != root
+            else tree
+            for tree, root in zip(found, roots, strict=True)
         ]
         self._last = [req.rid for req in batch.reqs]
         every = [packed(tree, self._nodes) for tree in self._trees]
@@ -110,10 +108,8 @@ class BatchDrafts:
             return
         try:
             self._verified = _top(logits, width)
-        except Exception as error:
-            if not self._failed:
-                self._failed = True
-                logger.exception("rows cannot be read, and drafts do without them: %s", error)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self.drafts.report(error)
 
     def clear(self) -> None:
         """Forget all requests."""

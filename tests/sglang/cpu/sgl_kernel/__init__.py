@@ -22,12 +22,8 @@ def assign_extend_cache_locs_cpu(
     width: int,
 ) -> None:
     """Places of the tokens from start to end of each request, one request behind the other."""
-    pieces = [
-        req_to_token[row, start:end]
-        for row, start, end in zip(
-            req_pool_indices.tolist(), start_offset.tolist(), end_offset.tolist(), strict=True
-        )
-    ]
+    spans = _spans(req_pool_indices, start_offset, end_offset)
+    pieces = [req_to_token[row, start:end] for row, start, end in spans]
     found = torch.cat(pieces)
     out_cache_loc[: len(found)] = found.to(out_cache_loc.dtype)
 
@@ -42,12 +38,15 @@ def assign_req_to_token_pool_cpu(
 ) -> None:
     """The inverse: store the places of the tokens from start to end of each request."""
     done = 0
-    for row, start, end in zip(
-        req_pool_indices.tolist(), start_offset.tolist(), end_offset.tolist(), strict=True
-    ):
+    for row, start, end in _spans(req_pool_indices, start_offset, end_offset):
         own = out_cache_loc[done : done + end - start]
         req_to_token[row, start:end] = own.to(req_to_token.dtype)
         done += end - start
+
+
+def _spans(rows: Tensor, starts: Tensor, ends: Tensor) -> list[tuple[int, int, int]]:
+    """The row of each request in the pool, and its first token and the one behind its last."""
+    return list(zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True))
 
 
 def fill_accept_out_cache_loc_cpu(

@@ -18,6 +18,9 @@ from draftwood.errors import DraftwoodError
 ROOT = 0
 ROOT_SOURCE = "root"
 
+WORD = 64
+"""Nodes in a word of ancestors."""
+
 
 class Draw(IntEnum):
     """The way a node's token was drawn, which decides which verifiers are lossless.
@@ -232,6 +235,23 @@ def tree_of(tokens: Sequence[int], parents: Sequence[int], source: str = "given"
         if builder.add(parents[i], tokens[i], source) != i:
             raise DraftwoodError(f"node {i} repeats the token of one of its siblings")
     return builder.build()
+
+
+def ancestors(parents: Sequence[int]) -> NDArray[np.uint8]:
+    """0/1 matrix ``[n, n]``: 1 at ``(i, j)`` if node ``j`` is ``i`` or an ancestor of it."""
+    packed = ancestor_words(parents).view(np.uint8)
+    return np.unpackbits(packed, axis=1, count=len(parents), bitorder="little")
+
+
+def ancestor_words(parents: Sequence[int]) -> NDArray[np.int64]:
+    """Words ``[n, ceil(n / 64)]``: bit j of row i is set if node j is i or an ancestor of it."""
+    n = len(parents)
+    count = -(-n // WORD)
+    bits = [1]
+    for i in range(1, n):
+        bits.append(bits[parents[i]] | 1 << i)
+    packed = b"".join([each.to_bytes(8 * count, "little") for each in bits])
+    return np.frombuffer(packed, dtype="<i8").reshape(n, count)
 
 
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:

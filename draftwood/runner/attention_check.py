@@ -13,8 +13,8 @@ from torch import Tensor
 from draftwood.errors import DraftwoodError
 from draftwood.kernels.gpu import AttendTrees
 from draftwood.runner.device_trees import DeviceTrees
-from draftwood.runner.masks import LayerKind, ancestors
-from draftwood.tree import tree_of
+from draftwood.runner.masks import LayerKind
+from draftwood.tree import ancestors, tree_of
 
 logger = logging.getLogger(__name__)
 

@@ -16,17 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from draftwood.runner.attention import Visibility
-from draftwood.runner.masks import (
-    WORD,
-    LayerKind,
-    MaskPlan,
-    Masks,
-    ancestor_words,
-    hidden_in_chunk,
-    one_or_all,
-    unmasked,
-)
-from draftwood.tree import TokenTree
+from draftwood.runner.masks import LayerKind, MaskPlan, Masks, hidden_in_chunk, one_or_all, unmasked
+from draftwood.tree import WORD, TokenTree, ancestor_words
 
 _WIDTHS = 16
 """Rows of a mask begin at multiples of so many numbers: attention copies others in each layer."""

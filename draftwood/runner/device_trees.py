@@ -16,16 +16,8 @@ from numpy.typing import NDArray
 from draftwood.kernels.gpu import AttendTrees, Seen
 from draftwood.runner.attention import Visibility
 from draftwood.runner.kernel_attention import KernelAttention
-from draftwood.runner.masks import (
-    WORD,
-    LayerKind,
-    MaskPlan,
-    Masks,
-    ancestor_words,
-    one_or_all,
-    unmasked,
-)
-from draftwood.tree import TokenTree
+from draftwood.runner.masks import LayerKind, MaskPlan, Masks, one_or_all, unmasked
+from draftwood.tree import WORD, TokenTree, ancestor_words
 
 
 @dataclass(frozen=True, eq=False)

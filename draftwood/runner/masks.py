@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import Visibility
-from draftwood.tree import TokenTree
+from draftwood.tree import TokenTree, ancestors
 
 Masks: TypeAlias = torch.Tensor | dict[str, torch.Tensor]
 
@@ -73,9 +73,6 @@ class ReadyMasks:
         """See :class:`MaskPlan`."""
         return self.masks
 
-
-WORD = 64
-"""Nodes in a word of ancestors."""
 
 _REACHES = {
     "full_attention": (None, None),
@@ -140,23 +137,6 @@ def layer_kinds(config: Any) -> tuple[LayerKind, ...]:
                          for field in _REACHES[name])  # fmt: skip
         kinds.append(LayerKind(name, window, chunk))
     return tuple(kinds)
-
-
-def ancestors(parents: Sequence[int]) -> NDArray[np.uint8]:
-    """0/1 matrix ``[n, n]``: 1 at ``(i, j)`` if node ``j`` is ``i`` or an ancestor of it."""
-    packed = ancestor_words(parents).view(np.uint8)
-    return np.unpackbits(packed, axis=1, count=len(parents), bitorder="little")
-
-
-def ancestor_words(parents: Sequence[int]) -> NDArray[np.int64]:
-    """Words ``[n, ceil(n / 64)]``: bit j of row i is set if node j is i or an ancestor of it."""
-    n = len(parents)
-    count = -(-n // WORD)
-    bits = [1]
-    for i in range(1, n):
-        bits.append(bits[parents[i]] | 1 << i)
-    packed = b"".join([each.to_bytes(8 * count, "little") for each in bits])
-    return np.frombuffer(packed, dtype="<i8").reshape(n, count)
 
 
 def one_or_all(masks: dict[str, torch.Tensor]) -> Masks:

@@ -27,9 +27,10 @@ from draftwood.kernels.gpu import Seen
 from draftwood.runner.attention import Step
 from draftwood.runner.cache import KVCache
 from draftwood.runner.device_trees import SeenPlan
-from draftwood.runner.masks import WORD, Masks
+from draftwood.runner.masks import Masks
 from draftwood.runner.ramps import Ramps
 from draftwood.runner.scored import Scored
+from draftwood.tree import WORD
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ import torch
 from draftwood.errors import DraftwoodError
 from draftwood.kernels.gpu import AttendTrees, Seen
 from draftwood.runner.attention_check import check_attention
-from draftwood.runner.masks import LayerKind, ancestor_words
+from draftwood.runner.masks import LayerKind
+from draftwood.tree import ancestor_words
 from tests.kernels.test_gpu_draws import run
 
 COMPILE = """

@@ -11,17 +11,8 @@ import torch
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import Visibility
 from draftwood.runner.device_masks import DeviceMasks
-from draftwood.runner.masks import (
-    LayerKind,
-    MaskBuilder,
-    MaskPlan,
-    Masks,
-    TreeMasks,
-    ancestor_words,
-    ancestors,
-    layer_kinds,
-)
-from draftwood.tree import TokenTree, tree_of
+from draftwood.runner.masks import LayerKind, MaskBuilder, MaskPlan, Masks, TreeMasks, layer_kinds
+from draftwood.tree import TokenTree, ancestor_words, ancestors, tree_of
 from tests.factories.path_logits import random_tree
 
 CPU = torch.device("cpu")

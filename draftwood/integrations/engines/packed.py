@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.tree import TokenTree
+from draftwood.tree import TokenTree, ancestors
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,5 @@ def packed(tree: TokenTree, nodes: int) -> PackedTree:
     tokens = np.full(nodes, tree.tokens[0], dtype=np.int64)
     tokens[:count] = tree.tokens
     mask = np.eye(nodes, dtype=np.bool_)
-    for node, parent in enumerate(tree.parents.tolist()):
-        if parent >= 0:
-            mask[node] |= mask[parent]
+    mask[:count, :count] = ancestors(tree.parents.tolist())
     return PackedTree(tokens, mask, count)

@@ -10,8 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from runs.faults.asking import Tally, error_in, streamed
-from runs.faults.texts import Text
+import draftwood
+from draftwood import Engine, Request
+from runs.faults import texts as prompts
+from runs.faults.asking import Tally, client_of, error_in, streamed
+from runs.faults.texts import LONG, Text
+from tests.factories.running_server import running
 
 ROOT = Path(__file__).parents[2]
 TEXT = Text("a", {4: "bcde"})
@@ -68,6 +72,27 @@ def test_events() -> None:
     assert streamed(CHUNKS + DONE) == "bcde"
     assert error_in(ERROR) == "no"
     assert error_in(WHOLE) == error_in("") == ""
+
+
+def test_answers_go_on_behind_an_end_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is asked to ignore it; if plain decoding did not, the answer would be foreign."""
+    monkeypatch.setattr(prompts, "_SUBJECTS", ("garden",))
+    monkeypatch.setattr(prompts, "_BEGINNINGS", ("A {} is",))
+    [text] = prompts.texts(1)
+    model, tokenizer = draftwood.embedded()
+    engine = Engine(model, "goose", tokenizer)
+    [done] = engine.generate([Request(text.prompt, LONG)])
+    assert done.reason == "eos", "this prompt's answer has no end token: take another one"
+    tally = Tally()
+
+    async def asked(url: str) -> None:
+        async with client_of(url) as client:
+            await tally.ask(client, text, LONG)
+            await tally.ask(client, text, LONG, stream=True)
+
+    with running(engine, eos=engine.target.info.eos) as server:
+        asyncio.run(asked(server.root))
+    assert (tally.answered, tally.foreign) == (2, 0)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The Triton kernels, where they run; the modules that define them need Triton to be imported."""
 
 import logging
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple, Protocol
 
@@ -62,6 +63,28 @@ class AttendTrees(Protocol):
         chunk: int | None = None,
         splits: int | None = None,
     ) -> Tensor: ...
+
+
+class LayerKernels(NamedTuple):
+    """The functions of ``gpu_layers.py``."""
+
+    add_norm: Callable[..., tuple[Tensor, Tensor]]
+    rotate_store: Callable[..., Tensor]
+    silu_mul: Callable[[Tensor, Tensor], Tensor]
+
+
+@cache
+def layer_kernels(device: torch.device) -> LayerKernels | None:
+    """The kernels for what lies between a layer's products, if they run on a device."""
+    try:
+        from draftwood.kernels.gpu_layers import add_norm, rotate_store, silu_mul
+
+        x = torch.ones((1, 16), device=device)
+        add_norm(x, x, x[0], 1e-6, early=True)
+    except Exception as error:  # noqa: BLE001 - Triton needs a C compiler, and a GPU that it knows
+        logger.warning("layers are run by tensor operations, which take longer: %s", error)
+        return None
+    return LayerKernels(add_norm, rotate_store, silu_mul)
 
 
 def draw_for(scores: Tensor) -> DrawOnGpu | None:

@@ -37,6 +37,7 @@ from draftwood.runner.device_masks import DeviceMasks
 from draftwood.runner.device_trees import DeviceTrees
 from draftwood.runner.eager import eagerly
 from draftwood.runner.forward import ForwardPass
+from draftwood.runner.gpu_layers import GpuLayers, fuse_gpu_layers
 from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, layer_kinds
 from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
@@ -113,7 +114,8 @@ def attach(
         with eagerly(model):
             layout = probe_cache(model, kinds, layers, device)
         weights = fingerprint_of(model)  # packing moves them
-        direct_calls, fused_layers = DirectCalls(), FusedLayers()
+        direct_calls = DirectCalls()
+        fused_layers: FusedLayers | GpuLayers = FusedLayers()
         packed: list[PackedLinear | Int8Linear] = []
         if device.type == "cpu" and packing:
             packed = [*pack(model, partial(cached_layouts, fresh=fresh)), *patch_int8(model)]
@@ -122,6 +124,9 @@ def attach(
             direct_calls = find_direct_calls(model)
             fused_layers = fuse_layers(model)
         masks = _mask_builders(kinds, layout, device)
+        if isinstance(masks[0], DeviceTrees):
+            with eagerly(model):
+                fused_layers = fuse_gpu_layers(model, masks[0].kernel, layout.dtype, device)
         info = TargetInfo(
             vocab_size=layout.vocab_size,
             context_limit=context_limit_of(config) or UNBOUNDED,

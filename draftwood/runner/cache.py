@@ -244,9 +244,19 @@ class KVCache(Cache):
             flats = self._flats
             flats[k].index_copy_(0, entries, key_states.transpose(1, 2).flatten(0, 1))
             flats[k + 1].index_copy_(0, entries, value_states.transpose(1, 2).flatten(0, 1))
+        return self.read(layer_idx)
+
+    def read(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values ``[b, H, kv, D]`` of a layer that the present forward reads."""
+        k = self._keys[layer]
         if self._picked is None:
             return self._reads[k], self._reads[k + 1]
         return self._gather(k), self._gather(k + 1)
+
+    @property
+    def written(self) -> torch.Tensor | None:
+        """The entries that the present forward writes, int64 ``[n]``; None: a row's next ones."""
+        return self._entries
 
     def _gather(self, index: int) -> torch.Tensor:
         group, i = self._places[index]

@@ -1,6 +1,9 @@
 """CUDA graphs: what a device was asked for, recorded, and repeated in one call."""
 
+import gc
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -12,6 +15,18 @@ _WARM_UPS = 2
 
 _recording = threading.Lock()
 """A thread that waits for its device while another one records spoils the recording."""
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A block in which no garbage is collected: to free another graph spoils a recording."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class CudaGraphs:
@@ -39,13 +54,17 @@ class CudaGraphs:
             self._stream.wait_stream(current)
             graph = torch.cuda.CUDAGraph()
             # Entered here as well, so that it is left if the recording fails.
-            with torch.cuda.stream(self._stream):
+            with torch.cuda.stream(self._stream), _uncollected():
                 for _ in range(_WARM_UPS):
                     forward()
-                with torch.cuda.graph(
-                    graph, self._pool, self._stream, capture_error_mode="thread_local"
-                ):
-                    output = forward()
+                try:
+                    with torch.cuda.graph(
+                        graph, self._pool, self._stream, capture_error_mode="thread_local"
+                    ):
+                        output = forward()
+                except Exception:
+                    self.forget()  # the pool takes no other recording
+                    raise
             current.wait_stream(self._stream)
 
         def repeat() -> Scored:

@@ -103,7 +103,7 @@ class DeviceTrees:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        self._kernel = kernel
+        self.kernel = kernel
         self._kinds = kinds
         self._reach = min(kind.reach for kind in kinds)
         # The fused causal kernel of PyTorch takes neither float32 nor other grouped heads.
@@ -151,5 +151,5 @@ class DeviceTrees:
         words: NDArray[np.int64],
         depths: NDArray[np.int64],
     ) -> SeenPlan:
-        facts = (self._stand_ins, self._kinds, self._kernel)
+        facts = (self._stand_ins, self._kinds, self.kernel)
         return SeenPlan(counts, lengths, done, words, depths, *facts)

@@ -23,6 +23,7 @@ from draftwood.runner.cpu.calls import DirectCalls
 from draftwood.runner.cpu.layers import FusedLayers
 from draftwood.runner.device_trees import SeenPlan
 from draftwood.runner.eager import eager
+from draftwood.runner.gpu_layers import GpuLayers
 from draftwood.runner.masks import MaskBuilder, MaskPlan, Masks
 from draftwood.runner.ramps import Ramps
 from draftwood.runner.rotary import at_extents
@@ -89,7 +90,7 @@ class ForwardPass:
         device: torch.device,
         direct_calls: DirectCalls | None = None,
         needs_extents: bool = False,
-        fused_layers: FusedLayers | None = None,
+        fused_layers: FusedLayers | GpuLayers | None = None,
     ) -> None:
         self.cache = cache
         self.masks = masks
@@ -219,7 +220,7 @@ class ForwardPass:
     ) -> _Sent:
         """Upload the staged tokens with all other numbers of a forward."""
         n, b = sum(counts), len(rows)
-        by_index = n if b > 1 or self.cache.scatter else 0
+        by_index = n if b > 1 or by_kernel or self.cache.scatter else 0
         padded = n if b > 1 and self.masks.padded else 0
         apart = rows if by_kernel or rows[-1] - rows[0] >= b else ()
         others = (apart, keep, numbers, () if further is None else further)

@@ -34,7 +34,7 @@ from draftwood.tree import WORD
 
 logger = logging.getLogger(__name__)
 
-NODES = (1, 4, 8, 16, 32, 64)
+NODES = (1, 4, 8, 16, 32, 64, 128)
 """Nodes of each sequence, in a bucket."""
 SEQUENCES = (1, 2, 4, 8, 16, 32, 64)
 MOST = 512

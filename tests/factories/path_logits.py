@@ -30,7 +30,8 @@ def random_prompts(rng: np.random.Generator, lengths: Sequence[int], vocab: int)
 @torch.no_grad()
 def plain_logits(model: Any, tokens: Sequence[int]) -> torch.Tensor:
     """``[n, V]`` of the model's own forward over the whole text."""
-    logits: torch.Tensor = model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
+    ids = torch.tensor([tokens], device=model.device)
+    logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits[0]
     return logits
 
 

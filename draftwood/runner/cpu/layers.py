@@ -20,18 +20,16 @@ from draftwood.runner.attention import Varlen, Visibility, fused_attention
 from draftwood.runner.cpu.calls import any_global_hook
 from draftwood.runner.cpu.int8 import Int8Linear
 from draftwood.runner.cpu.layouts import ROWS
-from draftwood.runner.cpu.norms import FusedNorm, early
+from draftwood.runner.cpu.norms import FusedNorm
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.cpu.stack import LayerStack, Passed, StackShape, changed, supported
 from draftwood.runner.cpu.watched import Watched, acting, place
+from draftwood.runner.decoder_layers import ATTENTION, MLP, decoder_layer
+from draftwood.runner.norm_formulas import early
 
 MOST: Final = 64
 """Most rows for which the kernels are used."""
 
-_ATTENTION: Final = ("q_proj", "k_proj", "v_proj", "o_proj")
-_MLP: Final = ("gate_proj", "up_proj", "down_proj")
-_NORMS: Final = ("input_layernorm", "post_attention_layernorm")
-_HEAD_NORMS: Final = ("q_norm", "k_norm")
 _TOLERANCE: Final = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 """Difference from the layer's own result, over the largest change that the layer makes."""
 
@@ -159,44 +157,26 @@ class _Parts:
     activation: nn.Module
 
 
-def _parts(layer: nn.Module) -> _Parts | None:
+def _parts(module: nn.Module) -> _Parts | None:
     """The parts of a layer; None if it has others than Llama's or Qwen3's."""
-    modules = layer._modules
-    attention, mlp = modules.get("self_attn"), modules.get("mlp")
-    if attention is None or mlp is None or set(modules) != {"self_attn", "mlp", *_NORMS}:
+    layer = decoder_layer(module)
+    if layer is None:
         return None
-    within = set(attention._modules)
-    if within not in ({*_ATTENTION}, {*_ATTENTION, *_HEAD_NORMS}):
-        return None
-    activation = mlp._modules.get("act_fn")
-    if set(mlp._modules) != {*_MLP, "act_fn"} or activation is None or not _is_silu(activation):
-        return None
-    if any(each._parameters or each._buffers for each in (layer, attention, mlp)):
-        return None
-    if not all(hasattr(attention, name) for name in ("head_dim", "scaling", "layer_idx")):
-        return None
-    if any("forward" in each.__dict__ for each in (attention, mlp, activation)):
-        return None
-    pairs = [(attention, name) for name in _ATTENTION] + [(mlp, name) for name in _MLP]
-    linears = [_forward(parent, name) for parent, name in pairs]
-    norms = [_forward(layer, name) for name in _NORMS]
-    head_norms = [_forward(attention, name) for name in _HEAD_NORMS if name in within]
+    pairs = [(layer.attention, name) for name in ATTENTION] + [(layer.mlp, name) for name in MLP]
+    linears = [_forward(parent._modules[name]) for parent, name in pairs]
+    norms = [_forward(norm) for norm in layer.norms]
+    head_norms = [_forward(norm) for norm in layer.head_norms]
     if not all(_reads_rows(each) for each in linears):
         return None
     if not all(isinstance(each, FusedNorm) for each in norms + head_norms):
         return None
     every_norm = [*norms, *(head_norms or (None, None))]
-    return _Parts(linears, every_norm, attention, mlp, activation)
+    return _Parts(linears, every_norm, layer.attention, layer.mlp, layer.activation)
 
 
-def _forward(parent: nn.Module, name: str) -> Any:
-    """The patched ``forward`` of a child, or None."""
-    child = parent._modules[name]
-    return None if child is None else child.__dict__.get("forward")
-
-
-def _is_silu(module: nn.Module) -> bool:
-    return type(module) is nn.SiLU or type(module).__name__ == "SiLUActivation"
+def _forward(module: nn.Module | None) -> Any:
+    """The patched ``forward`` of a module, or None."""
+    return None if module is None else module.__dict__.get("forward")
 
 
 def _reads_rows(linear: object) -> bool:

@@ -1,40 +1,17 @@
 """Replaces RMS norms by one operation: a kernel, ``norms.h``, or ``torch.rms_norm``.
 
 Modeling files write the norm as seven operations. On a CPU their dispatch costs a small model more
-than their arithmetic. Modules are recognised by a test, not by class: a module is patched if it
-returns exactly what one of two formulas does, for random weights and inputs over a wide range. Only
-the instance's ``forward`` changes. The kernel's results differ by the rounding of a sum.
+than their arithmetic. Modules are recognised by a test, not by class
+(:mod:`draftwood.runner.norm_formulas`). Only the instance's ``forward`` changes. The kernel's
+results differ by the rounding of a sum.
 """
 
-from collections.abc import Callable
-from typing import Final, TypeAlias
-
 import torch
-from torch import Tensor, nn, rms_norm
+from torch import Tensor, nn
 
 from draftwood.kernels.functions import kernels, readable
+from draftwood.runner.norm_formulas import Formula, early, late, norm_of
 from draftwood.runner.patched import PatchedForward
-
-Formula: TypeAlias = Callable[[Tensor, Tensor, float], Tensor]
-"""``(x, weight, eps) -> y``."""
-
-_SCALES = (1e-3, 1.0, 37.0, 1e4)
-
-
-def late(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """``torch.rms_norm``, which rounds to x's dtype once, at the end."""
-    return rms_norm(x, weight.shape, weight, eps)
-
-
-def early(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """The norm of Llama, which rounds before it multiplies by the weight."""
-    wide = x.float()
-    scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
-    return weight * scaled.to(x.dtype)
-
-
-FORMULAS: Final = (late, early)
-"""In float32, where both round alike, the first."""
 
 
 def fuse_norms(model: nn.Module) -> "list[FusedNorm]":
@@ -43,37 +20,14 @@ def fuse_norms(model: nn.Module) -> "list[FusedNorm]":
     for module in model.modules():
         if "forward" in module.__dict__ or type(module) is nn.RMSNorm:
             continue
-        eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-        if isinstance(eps, float):
-            found = next((each for each in FORMULAS if _computes(module, each, eps)), None)
-            # Without the kernel, Llama's has seven operations in any case.
-            if found is late or (found is not None and kernels() is not None):
-                fused.append(FusedNorm(module, eps, found))
+        weight = module._parameters.get("weight")
+        if weight is None or weight.device.type != "cpu":
+            continue
+        found = norm_of(module)
+        # Without the kernel, Llama's has seven operations in any case.
+        if found is not None and (found[0] is late or kernels() is not None):
+            fused.append(FusedNorm(module, found[1], found[0]))
     return fused
-
-
-def _computes(module: nn.Module, formula: Formula, eps: float) -> bool:
-    weight = module._parameters.get("weight")
-    if len(module._parameters) != 1 or module._modules or module._buffers or weight is None:
-        return False
-    if weight.ndim != 1 or type(weight.data) is not torch.Tensor or weight.device.type != "cpu":
-        return False
-    generator = torch.Generator().manual_seed(0)
-    width = weight.shape[0]
-    with torch.no_grad():
-        for rows, scale in enumerate(_SCALES, 1):
-            x = (torch.randn(2, rows, width, generator=generator) * scale).to(weight.dtype)
-            other = torch.randn(width, generator=generator).to(weight.dtype)
-            try:
-                found = torch.func.functional_call(module, {"weight": other}, (x,))
-            except (TypeError, RuntimeError, ValueError):
-                return False
-            expected = formula(x, other, eps)
-            if not isinstance(found, torch.Tensor) or found.dtype is not expected.dtype:
-                return False
-            if not torch.equal(found, expected):
-                return False
-    return True
 
 
 class FusedNorm(PatchedForward):

@@ -11,7 +11,8 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from draftwood.kernels.compiled import _command
 from draftwood.kernels.functions import kernels
 from draftwood.runner.cpu import norms
-from draftwood.runner.cpu.norms import FORMULAS, Formula, FusedNorm, fuse_norms
+from draftwood.runner.cpu.norms import FusedNorm, fuse_norms
+from draftwood.runner.norm_formulas import FORMULAS, Formula
 from tests.factories.model_families import FAMILIES
 
 

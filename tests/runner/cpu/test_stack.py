@@ -60,13 +60,20 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+def stacks_of(runner: Runner) -> list[LayerStack]:
+    layers = runner._forward_pass._fused_layers
+    assert isinstance(layers, FusedLayers)
+    return [stack for stack, _ in layers._stacks]
+
+
 def stack_of(layers: FusedLayers) -> LayerStack:
     [(stack, _)] = layers._stacks
     return stack
 
 
 def of_runner(runner: Runner) -> LayerStack:
-    return stack_of(runner._forward_pass._fused_layers)
+    [stack] = stacks_of(runner)
+    return stack
 
 
 @contextmanager
@@ -136,7 +143,7 @@ def test_a_layer_that_is_not_fused_parts_two_stacks(taps: tuple[int, ...]) -> No
     model: Any = tiny_llama(layers=5, head_dim=16)
     model.model.layers[2].mlp.act_fn = torch.nn.GELU()
     runner = attach(model)
-    stacks = [stack for stack, _ in runner._forward_pass._fused_layers._stacks]
+    stacks = stacks_of(runner)
     assert [stack.proven for stack in stacks] == [True, True]
     slots = [runner.open(20) for _ in range(2)]
     runner.prefill(slots, PROMPTS[:2], Needs())
@@ -162,7 +169,7 @@ def test_layers_of_several_kinds_of_attention_are_no_stack() -> None:
     model.eval()
     runner = attach(model)
     assert len(runner._forward_pass._fused_layers) == 4
-    assert not runner._forward_pass._fused_layers._stacks
+    assert not stacks_of(runner)
     slot = runner.open(80)
     text = [5 + i % 7 for i in range(40)]
     runner.prefill([slot], [text], Needs())

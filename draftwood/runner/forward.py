@@ -120,6 +120,7 @@ class ForwardPass:
         hidden: torch.Tensor | None = None,
         min_extents: Sequence[int] = (),
         further: NDArray[np.int64] | None = None,
+        top_k: int | None = None,
     ) -> Scored:
         """Run the model over the staged tokens, ``[1, n]``.
 
@@ -137,6 +138,7 @@ class ForwardPass:
             min_extents: lower bound of each sequence's extents (:mod:`draftwood.runner.rotary`);
                 without one, a token's extent is its position plus one.
             further: numbers for others that are uploaded, see :attr:`further`.
+            top_k: tokens in the top-k of every row that the host reads; None: it reads no rows.
         """
         if self.shift:
             self._positions += self.shift
@@ -144,7 +146,9 @@ class ForwardPass:
         if self.static is not None and plan is not None and visibility is Visibility.TREE:
             tokens = (self._ids, self._positions)
             others = np.empty(0, dtype=np.int64) if further is None else further
-            found = self.static.run(rows, starts, plan, *tokens, taps, keep, hidden, others)
+            found = self.static.run(
+                *(rows, starts, plan, *tokens, taps, keep, hidden, others, top_k)
+            )
             if found is not None:
                 output, self.further = found
                 return output

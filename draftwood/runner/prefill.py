@@ -117,7 +117,7 @@ class ChunkedPrefill:
         last = last or [ends[-1] - 1]  # models compute at least one row
         keep = () if needs.prompt_rows else last
         hidden = [p.hidden[done : done + q] for p in live if p.hidden is not None]
-        logits, features = self.forward_pass.run(
+        logits, features, _ = self.forward_pass.run(
             [cache.row(prompt.slot) for prompt in live],
             starts,
             counts,

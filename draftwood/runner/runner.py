@@ -281,9 +281,10 @@ class Runner:
                 hidden=torch.cat(list(hidden))[None] if hidden else None,
                 min_extents=min_extents,
                 further=numbers,
+                top_k=needs.top_k if needs.host else None,
             )
         return SubmittedForward(
-            *output,
+            output,
             counts,
             unread,
             order,

@@ -14,17 +14,22 @@ class Scored(NamedTuple):
         logits: ``[n, V]`` in the model's dtype.
         features: hidden states that enter the tapped layers, ``[n, taps * H]``. Without taps, a
             model that takes a vector beside each token gives its own, ``[n, H]``; else None.
+        packed: :func:`draftwood.runner.to_host.packed_rows` of the logits, int32, if they were
+            computed too.
     """
 
     logits: torch.Tensor
     features: torch.Tensor | None
+    packed: torch.Tensor | None = None
 
     def picked(self, places: torch.Tensor, read: torch.Tensor | None = None) -> "Scored":
         """A copy of some tokens' output, int64 ``[m]``; of their logits, those of ``read`` only."""
-        features = self.features
+        features, packed = self.features, self.packed
+        read = places if read is None else read
         return Scored(
-            self.logits.index_select(0, places if read is None else read),
+            self.logits.index_select(0, read),
             None if features is None else features.index_select(0, places),
+            None if packed is None else packed.index_select(0, read),
         )
 
 

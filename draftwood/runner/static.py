@@ -30,6 +30,7 @@ from draftwood.runner.device_trees import SeenPlan
 from draftwood.runner.masks import Masks
 from draftwood.runner.ramps import Ramps
 from draftwood.runner.scored import Scored
+from draftwood.runner.to_host import packed_rows
 from draftwood.tree import WORD
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class Bucket(NamedTuple):
         depths: of each sequence, that are uploaded.
         taps: layers whose input is returned.
         vector_width: of the vector beside each token; 0 if the model takes none.
+        top_k: tokens in the top-k of every row that the host reads; None: it reads no rows.
     """
 
     sequences: int
@@ -87,6 +89,7 @@ class Bucket(NamedTuple):
     depths: int
     taps: tuple[int, ...]
     vector_width: int
+    top_k: int | None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -140,6 +143,7 @@ class StaticForward:
         keep: Sequence[int],
         hidden: torch.Tensor | None,
         further: NDArray[np.int64],
+        top_k: int | None = None,
     ) -> tuple[Scored, torch.Tensor] | None:
         """Run the model over trees.
 
@@ -153,12 +157,13 @@ class StaticForward:
             keep: positions in ``[n]`` whose logits are returned; none: all.
             hidden: ``[1, n, H]`` for a model that takes a vector beside each token.
             further: numbers for others.
+            top_k: tokens in the top-k of every row that the host reads; None: it reads no rows.
 
         Returns:
             The output and the further numbers on the device; None if there is no bucket for such
             trees, or the model cannot be recorded.
         """
-        bucket = bucket_for(plan, taps, 0 if hidden is None else hidden.shape[-1])
+        bucket = bucket_for(plan, taps, 0 if hidden is None else hidden.shape[-1], top_k)
         if bucket is None or self.refused:
             return None
         cache, counts = self._cache, plan.counts
@@ -240,7 +245,8 @@ class StaticForward:
             padded=True,
         )
         given = (ids[None], positions[None], plan.stand_ins, plan.attention(seen), bucket.taps)
-        forward = partial(self._kept, partial(self._call, *given, self._vectors.get(bucket)))
+        call = partial(self._call, *given, self._vectors.get(bucket))
+        forward = partial(self._kept, call, bucket.top_k)
         if self._graphs is None:
             return forward
         found = None
@@ -252,13 +258,14 @@ class StaticForward:
         self._recorded[bucket] = found
         return found
 
-    def _kept(self, call: Forward) -> Scored:
+    def _kept(self, call: Forward, top_k: int | None) -> Scored:
         """Call the model and move its logits to memory that all buckets share."""
-        logits, features = call()
+        logits, features, _ = call()
         if self._logits is None:
             self._logits = logits.new_empty(MOST, logits.shape[1])
         kept = self._logits[: len(logits)]
-        return Scored(kept.copy_(logits), features)
+        packed = None if top_k is None else packed_rows(logits, top_k)
+        return Scored(kept.copy_(logits), features, packed)
 
     def _vector(self, bucket: Bucket, hidden: torch.Tensor) -> torch.Tensor:
         """The memory of the vectors beside a bucket's tokens, ``[1, b * q, H]``."""
@@ -269,7 +276,9 @@ class StaticForward:
         return found
 
 
-def bucket_for(plan: SeenPlan, taps: tuple[int, ...], vector_width: int) -> Bucket | None:
+def bucket_for(
+    plan: SeenPlan, taps: tuple[int, ...], vector_width: int, top_k: int | None = None
+) -> Bucket | None:
     """The smallest bucket for trees; None if they are too large for one."""
     b, q = len(plan.counts), max(plan.counts)
     sequences = next((size for size in SEQUENCES if size >= b), MOST + 1)
@@ -278,4 +287,4 @@ def bucket_for(plan: SeenPlan, taps: tuple[int, ...], vector_width: int) -> Buck
         return None
     width = 1 << (plan.words.shape[1] - 1).bit_length()
     depths = WORD * width if plan.depths.shape[1] else 0
-    return Bucket(sequences, nodes, width, depths, taps, vector_width)
+    return Bucket(sequences, nodes, width, depths, taps, vector_width, top_k)

@@ -7,6 +7,7 @@ from itertools import accumulate
 import torch
 
 from draftwood.protocols import Needs, TargetOutput
+from draftwood.runner.scored import Scored
 from draftwood.runner.to_host import to_host_with, unread
 
 
@@ -14,8 +15,8 @@ class SubmittedForward:
     """A :class:`draftwood.protocols.Submitted`.
 
     Args:
-        logits: ``[m, V]`` of all trees behind one another, without the nodes that are not read.
-        features: of the tapped layers, ``[n, taps * H]`` of all nodes, or None.
+        output: logits ``[m, V]`` of all trees behind one another, without the nodes that are not
+            read; features ``[n, taps * H]`` of all nodes, or None.
         counts: nodes of each tree.
         unread: of these, the first ones that are not read.
         order: for each tree in this order, its index in the caller's.
@@ -26,8 +27,7 @@ class SubmittedForward:
 
     def __init__(
         self,
-        logits: torch.Tensor,
-        features: torch.Tensor | None,
+        output: Scored,
         counts: Sequence[int],
         unread: Sequence[int],
         order: Sequence[int],
@@ -35,7 +35,7 @@ class SubmittedForward:
         needs: Needs,
         plain: bool,
     ) -> None:
-        self._logits, self._features = logits, features
+        self._logits, self._features, self._packed = output
         read = [n - first for n, first in zip(counts, unread, strict=True)]
         self._spans = _last(read, read)
         self._feature_spans = _last(counts, read)
@@ -58,7 +58,11 @@ class SubmittedForward:
     def _read(self, drawn: Sequence[torch.Tensor | None]) -> list[TargetOutput]:
         given = [drawn[index] for index in self._order] if drawn else []
         (argmax, tokens, probs), draws = to_host_with(
-            self._logits[None], self._together(given), self._needs.top_k, self._plain
+            self._logits[None],
+            self._together(given),
+            self._needs.top_k,
+            self._plain,
+            None if self._packed is None else self._packed[None],
         )
         found = [
             replace(

@@ -61,25 +61,50 @@ def unread() -> HostRows:
 
 
 def to_host_with(
-    logits: torch.Tensor, drawn: torch.Tensor | None, top_k: int, plain: bool = False
+    logits: torch.Tensor,
+    drawn: torch.Tensor | None,
+    top_k: int,
+    plain: bool = False,
+    packed: torch.Tensor | None = None,
 ) -> tuple[HostRows, NDArray[np.int64] | None]:
-    """As :func:`to_host`, with further tokens int64 ``[b, q]`` in the same copy."""
-    if plain or logits.device.type != "cpu":
-        return _from_device(logits, drawn, top_k)
-    tokens = None if drawn is None else drawn.numpy()
-    return _searched(logits, top_k), tokens
+    """As :func:`to_host`, with further tokens int64 ``[b, q]`` in the same copy.
+
+    ``packed``: :func:`packed_rows` of the logits, if they are known.
+    """
+    if logits.device.type == "cpu" and not plain and packed is None:
+        tokens = None if drawn is None else drawn.numpy()
+        return _searched(logits, top_k), tokens
+    if packed is None:
+        packed = packed_rows(logits, top_k)
+    numbers, *rest = downloaded([packed] if drawn is None else [packed, drawn])
+    return _unpacked(numbers.reshape(*logits.shape[:-1], -1)), rest[0] if rest else None
 
 
-def _from_device(
-    logits: torch.Tensor, drawn: torch.Tensor | None, top_k: int
-) -> tuple[HostRows, NDArray[np.int64] | None]:
-    argmax = _numbers_only(logits, logits.argmax(dim=-1))
-    best_logits, best_tokens = torch.topk(logits, min(top_k, logits.shape[-1]), dim=-1)
+def packed_rows(logits: torch.Tensor, top_k: int) -> torch.Tensor:
+    """Argmax, top-k tokens and the bits of their probabilities, on the device of the logits.
+
+    Args:
+        logits: float ``[.., V]``.
+        top_k: k, at most V.
+
+    Returns:
+        int32 ``[.., 1 + 2k]``.
+    """
+    k = min(top_k, logits.shape[-1])
+    argmax = _numbers_only(logits, logits.argmax(dim=-1))[..., None].int()
+    if not k:
+        return argmax
+    best_logits, best_tokens = torch.topk(logits, k, dim=-1)
     norm = torch.logsumexp(logits.float(), dim=-1, keepdim=True)
     shares = (best_logits.float() - norm).exp_()
-    given = [argmax, best_tokens, shares] + ([] if drawn is None else [drawn])
-    best, tokens, probs, *rest = downloaded(given)
-    return (best, tokens, probs), rest[0] if rest else None
+    return torch.cat([argmax, best_tokens.int(), shares.view(torch.int32)], dim=-1)
+
+
+def _unpacked(numbers: NDArray[np.int32]) -> HostRows:
+    k = numbers.shape[-1] // 2
+    tokens = numbers[..., : k + 1].astype(np.int64)
+    shares = np.ascontiguousarray(numbers[..., k + 1 :]).view(np.float32)
+    return tokens[..., 0], tokens[..., 1:], shares
 
 
 def _searched(logits: torch.Tensor, top_k: int) -> HostRows:

@@ -19,7 +19,7 @@ from draftwood.runner.masks import layer_kinds
 from draftwood.runner.runner import Runner
 from draftwood.runner.static import StaticForward
 from tests.factories.interpreted_attention import interpreted_attention
-from tests.factories.model_families import FAMILIES, VOCAB
+from tests.factories.model_families import FAMILIES, SMALL, VOCAB, make_model
 from tests.factories.path_logits import TOLERANCE, path_logits, random_prompts, random_tree, worst
 
 CPU = torch.device("cpu")
@@ -95,10 +95,7 @@ def test_trees_have_the_logits_of_their_paths(
 
 def test_other_layers_are_left_as_they_are(attend: AttendTrees) -> None:
     """Granite's have Llama's modules, and scale what they add."""
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "residual_multiplier": 0.7}
-    torch.manual_seed(0)
-    model = GraniteForCausalLM(GraniteConfig(vocab_size=VOCAB, **sizes, **heads)).eval()
+    model = make_model(GraniteForCausalLM, GraniteConfig, **SMALL, residual_multiplier=0.7)
     with attached(model, attend) as runner:
         assert len(layers(runner)) == 0
         check(runner, [[1, 2, 3, 4]])

@@ -85,7 +85,8 @@ def test_a_bucket_is_the_smallest_that_holds_the_trees() -> None:
     assert shape(1) == (1, 1)
     assert shape(2) == (1, 4)
     assert shape(64) == (1, 64)
-    assert shape(65) is None
+    assert shape(65) == (1, 128)
+    assert shape(129) is None
     assert shape(1, 5, 8) == (4, 8)
     assert shape(*[60] * 8) == (8, 64)
     assert shape(*[60] * 9) is None

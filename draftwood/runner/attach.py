@@ -70,7 +70,8 @@ def attach(
         model: a decoder-only causal language model of transformers (PEFT-wrapped, quantised or
             plain), in ``eval()`` mode, on one device.
         packing: on a CPU, pack weights in place (:func:`draftwood.runner.cpu.packing.pack`) and
-            fuse norms.
+            fuse norms; on a GPU, make linears of one input one product
+            (:mod:`draftwood.runner.joined_linears`).
         fresh: choose weight layouts anew instead of using those cached for this machine.
         chunk: prompt tokens per sequence and prefill forward.
         self_test: compare trees with the model's own forward before returning.
@@ -126,7 +127,10 @@ def attach(
         masks = _mask_builders(kinds, layout, device)
         if isinstance(masks[0], DeviceTrees):
             with eagerly(model):
-                fused_layers = fuse_gpu_layers(model, masks[0].kernel, layout.dtype, device)
+                fused_layers = fuse_gpu_layers(
+                    model, masks[0].kernel, layout.dtype, device, join=packing
+                )
+            undo.callback(fused_layers.undo)
         info = TargetInfo(
             vocab_size=layout.vocab_size,
             context_limit=context_limit_of(config) or UNBOUNDED,

@@ -1,10 +1,10 @@
 """Runs decoder layers like Llama's on a GPU with few kernels, ``kernels/gpu_layers.py``.
 
 The products stay the model's own modules, so that quantised linears and adapters are called as
-they are. What lies between them is computed in the modules' place. A layer is recognised by its
-modules and by a test: the kernels have to return what it does. It is in force only inside a
-``with`` block, only where the attention is the kernel's, and only while its modules are what they
-were: not replaced, not moved, without hooks.
+they are; only plain linears of one input become one product. What lies between the products is
+computed in the modules' place. A layer is recognised by its modules and by a test: the kernels have
+to return what it does. It is in force only inside a ``with`` block, only where the attention is the
+kernel's, and only while its modules are what they were: not replaced, not moved, without hooks.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +20,7 @@ from draftwood.runner.cpu.calls import any_global_hook
 from draftwood.runner.cpu.watched import Watched, acting, place
 from draftwood.runner.decoder_layers import DecoderLayer, decoder_layer
 from draftwood.runner.device_trees import DeviceTrees
+from draftwood.runner.joined_linears import JoinedLinears, join_linears
 from draftwood.runner.kernel_attention import KernelAttention
 from draftwood.runner.masks import LayerKind
 from draftwood.runner.norm_formulas import early, norm_of
@@ -48,6 +49,11 @@ class GpuLayers:
     def __len__(self) -> int:
         return len(self._layers)
 
+    def undo(self) -> None:
+        """Leave the layers as they were."""
+        for layer in self._layers:
+            layer.undo()
+
     def reading(self, taps: Sequence[int]) -> "GpuLayers":  # noqa: ARG002
         """These layers, for a forward in which the inputs of some layers, by index, are read."""
         return self
@@ -65,7 +71,12 @@ class GpuLayers:
 
 
 def fuse_gpu_layers(
-    model: nn.Module, attend: AttendTrees, dtype: torch.dtype, device: torch.device
+    model: nn.Module,
+    attend: AttendTrees,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    join: bool = True,
 ) -> GpuLayers:
     """Find the layers that the kernels can run; none where the kernels do not run.
 
@@ -74,6 +85,7 @@ def fuse_gpu_layers(
         attend: the attention kernel.
         dtype: of the model.
         device: a GPU.
+        join: make products of the same input one (:mod:`draftwood.runner.joined_linears`).
     """
     kernels = layer_kernels(device)
     if kernels is None or dtype not in _TOLERANCE:
@@ -88,6 +100,8 @@ def fuse_gpu_layers(
         if len({formula for formula, _ in norms if formula}) == 1:  # type: ignore[misc]
             layer = GpuLayer(modules, kernels, norms)  # type: ignore[arg-type]
             if _agrees(layer, attend, dtype, device):
+                if join:
+                    layer.join()
                 found.append(layer)
     return GpuLayers(found)
 
@@ -121,6 +135,7 @@ class GpuLayer:
         self._scale: float = layer.attention.scaling  # type: ignore[assignment]
         self.index: int = layer.attention.layer_idx  # type: ignore[assignment]
         self._normed: tuple[Tensor, Tensor] | None = None
+        self._joined: dict[tuple[str, ...], JoinedLinears] = {}
         # Only the layer's own forward calls these; the linears are called as they are.
         uncalled = (layer.attention, layer.mlp, layer.activation, *layer.norms, *layer.head_norms)
         owners = (layer.module, layer.attention, layer.mlp)
@@ -205,7 +220,7 @@ class GpuLayer:
             weights = [norm.weight for norm in layer.head_norms]
             head_norms = (*zip(weights, self._eps[2:], strict=True),)
         queries = kernels.rotate_store(
-            *(of.q_proj(normed), of.k_proj(normed), of.v_proj(normed), position_embeddings),
+            *(*self._products(normed, of, ("q_proj", "k_proj", "v_proj")), position_embeddings),
             *(entries, keys, values, head_norms),
             early=self._early,
         )
@@ -217,7 +232,8 @@ class GpuLayer:
         change = of.o_proj(attended.reshape(len(x), -1))
         x, normed = self._add_norm(x, change, 1)
         mlp: Any = layer.mlp
-        change = mlp.down_proj(kernels.silu_mul(mlp.gate_proj(normed), mlp.up_proj(normed)))
+        gate, up = self._products(normed, mlp, ("gate_proj", "up_proj"))
+        change = mlp.down_proj(kernels.silu_mul(gate, up))
         following = self.following
         if following is None or not following._entered:
             return (x + change)[None]
@@ -225,6 +241,25 @@ class GpuLayer:
         result = x[None]
         following._normed = (result, normed)
         return result
+
+    def join(self) -> None:
+        """Make products of the same input one, where the linears are plain ones."""
+        for owner, names in (
+            (self._layer.attention, ("q_proj", "k_proj", "v_proj")),
+            (self._layer.mlp, ("gate_proj", "up_proj")),
+        ):
+            joined = join_linears([owner._modules[name] for name in names])
+            if joined is not None:
+                self._joined[names] = joined
+
+    def undo(self) -> None:
+        """Give each linear a weight of its own."""
+        for joined in self._joined.values():
+            joined.undo()
+
+    def _products(self, x: Tensor, owner: Any, names: tuple[str, ...]) -> Sequence[Tensor]:
+        joined = self._joined.get(names)
+        return [getattr(owner, name)(x) for name in names] if joined is None else joined(x)
 
     def _takes(self, x: Tensor, factors: tuple[Tensor, Tensor]) -> bool:
         cos, sin = factors

@@ -161,3 +161,18 @@ def test_layers_run_in_buckets(attend: AttendTrees, calls: list[int]) -> None:
         calls.clear()
         check(runner, random_prompts(np.random.default_rng(0), (9, 12), VOCAB))
         assert calls
+
+
+def test_the_weights_of_one_input_are_one_until_they_are_parted(attend: AttendTrees) -> None:
+    with attached(FAMILIES["qwen2"](), attend) as runner:
+        model: Any = runner.model
+        attention = model.model.layers[1].self_attn
+
+        def storages() -> int:
+            linears = (attention.q_proj, attention.k_proj, attention.v_proj)
+            return len({each.weight.untyped_storage().data_ptr() for each in linears})
+
+        assert storages() == 1
+        layers(runner).undo()
+        assert storages() == 3
+        check(runner, [[1, 2, 3, 4]])

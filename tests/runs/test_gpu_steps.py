@@ -7,6 +7,7 @@ import torch
 from click.testing import CliRunner
 
 from draftwood.lab.inflate.shapes import PRESETS, LlamaShape
+from runs import gpu_steps
 from runs.gpu_steps import MODES, main
 
 TINY = LlamaShape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=16, ffn=96)
@@ -14,12 +15,13 @@ TINY = LlamaShape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=16, ffn=96)
 
 def test_steps_are_timed_by_mode_batch_context_and_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PRESETS, "tiny", TINY)
+    monkeypatch.setattr(gpu_steps, "VOCABULARY", 300)
     flags = "--shape tiny --nodes 1 --nodes 4 --context 16 --context 40 --batch 1 --batch 2"
-    done = CliRunner().invoke(main, [*flags.split(), "--tokens", "8", "--seconds", "3"])
+    done = CliRunner().invoke(main, [*flags.split(), "--tokens", "8", "--seconds", "1"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["copy_bytes_per_second"] > 1e6
-    assert found["tiny"]["weight_bytes"] == 2 * TINY.parameters(49152, tied=True)
+    assert found["tiny"]["weight_bytes"] == 2 * TINY.parameters(300, tied=True)
     assert min(found["tiny"]["plain"], found["tiny"]["generate"]) > 0
     rows = {
         tuple(r[key] for key in ("mode", "batch", "context", "nodes")): r

@@ -132,3 +132,26 @@ def test_shorter_products_on_a_gpu_are_allowed_for(precision: str, allowed: floa
         assert tolerance(torch.float32, torch.device("cpu")) == 2e-4
     finally:
         settings.fp32_precision = before
+
+
+def noisy(monkeypatch: pytest.MonkeyPatch, share: float) -> Any:
+    """A model in bfloat16 whose logits are other ones with a cache, by a share of the largest."""
+    model = FAMILIES["llama"]().bfloat16()
+    own = model.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = own(*args, **kwargs)
+        if kwargs.get("past_key_values") is not None:
+            output.logits = output.logits + share * output.logits.abs().max()
+        return output
+
+    monkeypatch.setattr(model, "forward", forward)
+    return model
+
+
+def test_a_models_own_noise_is_allowed_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not any noise: a model that is another one with a cache is no noise."""
+    attach(noisy(monkeypatch, 0.08), packing=False).detach()
+    refused(noisy(monkeypatch, 0.5), OF_PATHS)
+    monkeypatch.setattr("draftwood.runner.selftest._noise", lambda *_: 0.0)
+    refused(noisy(monkeypatch, 0.08), OF_PATHS)

@@ -79,6 +79,8 @@ PRESETS = {
     "0.25b": LlamaShape(hidden=1024, layers=12, heads=16, kv_heads=4, head_dim=64, ffn=5632),
     # Qwen3 0.6B; its name counts the vocabulary, the layers have 0.44 billion weights
     "0.5b": LlamaShape(hidden=1024, layers=28, heads=16, kv_heads=8, head_dim=128, ffn=3072),
+    # Not a published model: as deep as SmolLM2 135M, which has more layers than a Llama of 1B or 3B
+    "1b-deep": LlamaShape(hidden=1536, layers=30, heads=24, kv_heads=8, head_dim=64, ffn=6144),
     # Llama 3.2 1B
     "1b": LlamaShape(hidden=2048, layers=16, heads=32, kv_heads=8, head_dim=64, ffn=8192),
     # Llama 3.2 3B
@@ -88,7 +90,7 @@ PRESETS = {
     # Qwen3 32B
     "32b": LlamaShape(hidden=5120, layers=64, heads=64, kv_heads=8, head_dim=128, ffn=25600),
 }
-"""Layers of published models by size, without their vocabularies."""
+"""Shapes by size, most of them the layers of a published model, without its vocabulary."""
 
 
 def preset(name: str) -> LlamaShape:
@@ -103,8 +105,13 @@ def preset(name: str) -> LlamaShape:
     return found
 
 
-def check_fits(small: LlamaShape, large: LlamaShape) -> None:
+def check_fits(small: LlamaShape, large: LlamaShape, what: str = "model") -> None:
     """Refuse a shape into which the small model does not fit.
+
+    Args:
+        small: of the model, or of a head.
+        large: the wanted shape.
+        what: has the shape ``small``, for the message.
 
     Raises:
         DraftwoodError: a size is smaller than the model's, the large head is not a multiple of the
@@ -115,18 +122,18 @@ def check_fits(small: LlamaShape, large: LlamaShape) -> None:
         own, wanted = getattr(small, field.name), getattr(large, field.name)
         if wanted < own:
             raise DraftwoodError(
-                f"{flag(field.name)} {wanted} is less than the model's {own}: "
-                "a model can only be inflated"
+                f"{flag(field.name)} {wanted} is less than the {what}'s {own}: "
+                f"a {what} can only be inflated"
             )
     if large.head_dim % small.head_dim:
         raise DraftwoodError(
-            f"--head-dim {large.head_dim} is not a multiple of the model's {small.head_dim}: "
+            f"--head-dim {large.head_dim} is not a multiple of the {what}'s {small.head_dim}: "
             "rotary frequencies would change; give a multiple"
         )
     if large.group < small.group:
         raise DraftwoodError(
             f"--heads {large.heads} over --kv-heads {large.kv_heads} lets {large.group} query "
-            f"heads share a key-value head, the model {small.group}: give more heads for each"
+            f"heads share a key-value head, the {what} {small.group}: give more heads for each"
         )
 
 

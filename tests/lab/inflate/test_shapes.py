@@ -48,7 +48,15 @@ def test_presets_hold_the_embedded_target_and_a_model_of_their_name(name: str) -
     assert count == shape.parameters(4096, tied=False)
     assert shape_of(model.config) == shape
     small = count - 4096 * shape.hidden
-    assert small == pytest.approx(float(name.removesuffix("b")) * 1e9, rel=0.13)
+    assert small == pytest.approx(float(name.partition("b")[0]) * 1e9, rel=0.13)
+
+
+def test_a_shape_of_a_billion_weights_holds_smollm2() -> None:
+    smollm2 = LlamaShape(hidden=576, layers=30, heads=9, kv_heads=3, head_dim=64, ffn=1536)
+    for name in ("1b-deep", "8b"):
+        check_fits(smollm2, preset(name))
+    with pytest.raises(DraftwoodError, match="--layers 16 is less than the model's 30"):
+        check_fits(smollm2, preset("1b"))
 
 
 @pytest.mark.parametrize(
@@ -82,6 +90,11 @@ def test_impossible_shapes(change: dict[str, int], complaint: str) -> None:
 def test_shapes_that_do_not_fit(change: dict[str, int], complaint: str) -> None:
     with pytest.raises(DraftwoodError, match=complaint):
         check_fits(SMALL, replace(LARGE, **change))
+
+
+def test_a_head_is_called_one() -> None:
+    with pytest.raises(DraftwoodError, match="--ffn 23 is less than the head's 24: a head can"):
+        check_fits(SMALL, replace(LARGE, ffn=23), "head")
 
 
 def test_unknown_preset() -> None:

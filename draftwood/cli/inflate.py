@@ -31,6 +31,11 @@ PROMPT_TOKENS, NEW_TOKENS = 64, 32
     show_default=True,
     help="Small Llama model: a directory, a hub id, embedded or smollm2.",
 )
+@click.option(
+    "--head",
+    help="Its EAGLE-3 head, written to OUT_DIR/head in the same widths: embedded-eagle3, "
+    "smollm2-eagle3, a directory or a hub id.",
+)
 @click.option("--size", help=f"Named shape: {', '.join(PRESETS)}.")
 @click.option("--hidden", type=int, help="Hidden size.")
 @click.option("--layers", type=int, help="Number of layers.")
@@ -45,6 +50,12 @@ PROMPT_TOKENS, NEW_TOKENS = 64, 32
     show_default=True,
     help="Number format of the written weights.",
 )
+@click.option(
+    "--device",
+    default="cpu",
+    show_default=True,
+    help="Where the weights are made (cuda:0). A GPU's unused weights are not the CPU's.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the unused weights.")
 @click.option(
     "--no-check",
@@ -54,8 +65,10 @@ PROMPT_TOKENS, NEW_TOKENS = 64, 32
 def inflate(
     out_dir: Path,
     model: str,
+    head: str | None,
     size: str | None,
     dtype: str,
+    device: str,
     seed: int,
     no_check: bool,
     **sizes: int | None,
@@ -69,12 +82,14 @@ def inflate(
     import torch
 
     from draftwood import models
-    from draftwood.lab.inflate.checkpoint import check_place, write
+    from draftwood.lab.inflate.checkpoint import HEAD, WrittenHead, check_place, write
+    from draftwood.lab.inflate.head import empty_head, has_rows_of, inflate_head, source_head
+    from draftwood.lab.inflate.head_check import check_head
     from draftwood.lab.inflate.model import as_llama, check, check_rotary, shape_of
     from draftwood.lab.inflate.model import inflate as inflate_model
 
     check_place(out_dir)
-    loaded = ModelOptions(model, "float32", "cpu", None, trust_remote_code=False).load()
+    loaded = ModelOptions(model, "float32", device, None, trust_remote_code=False).load()
     source = as_llama(loaded.model, model)
     small = shape_of(source.config)
     check_fits(small, large)
@@ -82,25 +97,32 @@ def inflate(
     parameters = large.parameters(
         source.config.vocab_size, tied=bool(source.config.tie_word_embeddings)
     )
+    own_head = None if head is None else source_head(head, source)
+    whole = parameters + (empty_head(own_head.config, large).num_parameters() if own_head else 0)
     narrow = models.DTYPES[dtype]
-    check_disk(out_dir.absolute().parent, parameters, narrow.itemsize)
-    agreement: Comparison | None = None
+    check_disk(out_dir.absolute().parent, whole, narrow.itemsize)
+    first, advice = narrow, "choose a smaller shape"
+    if not no_check:
+        first = torch.float32
+        advice = f"the check runs in float32; {advice}, or skip it with --no-check"
+    check_memory(whole, first.itemsize, advice, source.device)
+    made = inflate_model(source, large, dtype=first, seed=seed, device=source.device)
+    made_head = inflate_head(own_head, made, seed=seed) if own_head else None
+    checks: dict[str, Comparison] = {}
     if no_check:
-        check_memory(parameters, narrow.itemsize, "choose a smaller shape")
-        made = inflate_model(source, large, dtype=narrow, seed=seed)
         click.echo("not checked: --no-check was given")
     else:
-        advice = "the check runs in float32; choose a smaller shape, or skip it with --no-check"
-        check_memory(parameters, torch.float32.itemsize, advice)
-        made = inflate_model(source, large, dtype=torch.float32, seed=seed)
         prompt = torch.tensor(loaded.tokenizer.encode(TEXT)[:PROMPT_TOKENS])
-        agreement = check(source, made, prompt, NEW_TOKENS)
-        click.echo(
-            f"checked in float32: {agreement.greedy_equal} of {agreement.positions} greedy tokens "
-            f"equal, largest logit difference {agreement.largest:.1e}"
-        )
+        checks["the model"] = check(source, made, prompt, NEW_TOKENS)
+        if own_head and made_head:
+            checks["the head"] = check_head((source, own_head), (made, made_head), prompt)
+        for what, found in checks.items():
+            click.echo(
+                f"{what}, checked in float32: {found.greedy_equal} of {found.positions} greedy "
+                f"tokens equal, largest logit difference {found.largest:.1e}"
+            )
         torch.nn.Module.to(made, narrow)
-    record = {
+    record: dict[str, object] = {
         "source": {
             "name": model,
             "revision": getattr(source.config, "_commit_hash", None),
@@ -109,15 +131,34 @@ def inflate(
         "shape": asdict(large),
         "parameters": parameters,
         "dtype": dtype,
+        "device": source.device.type,
         "seed": seed,
-        "check": None if agreement is None else {"dtype": "float32", **asdict(agreement)},
+        "check": _recorded(checks.get("the model")),
     }
-    write(out_dir, made, loaded.tokenizer, record)
+    written: WrittenHead | None = None
+    if own_head and made_head:
+        torch.nn.Module.to(made_head, narrow)
+        written = WrittenHead(made_head, tied=has_rows_of(own_head, source))
+        record["head"] = {
+            "name": head,
+            "shape": asdict(shape_of(own_head.config)),
+            "taps": list(own_head.taps),
+            "parameters": made_head.num_parameters(),
+            "check": _recorded(checks.get("the head")),
+        }
+    write(out_dir, made, loaded.tokenizer, record, written)
     before = source.num_parameters()
     click.echo(
         f"{out_dir}: {parameters:,} parameters in {dtype}, {parameters / before:.0f}x the "
         f"parameters of {model}"
     )
+    if made_head:
+        click.echo(f"{out_dir / HEAD}: its head, {made_head.num_parameters():,} parameters")
+
+
+def _recorded(agreement: Comparison | None) -> dict[str, object] | None:
+    """A comparison for the record; None: there was none."""
+    return None if agreement is None else {"dtype": "float32", **asdict(agreement)}
 
 
 def shape_from(size: str | None, sizes: dict[str, int | None]) -> LlamaShape:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.shapes import CONFIG, LlamaShape
-from draftwood.lab.inflate.weights import HEAD, inflated, norm_scale
+from draftwood.lab.inflate.weights import EMBEDDING, HEAD, inflated, norm_scale
 
 TOLERANCE = 1e-3
 """Largest allowed difference between logits in float32."""
@@ -83,28 +84,35 @@ def check_rotary(config: LlamaConfig, large: LlamaShape) -> None:
 
 
 def inflate(
-    source: LlamaForCausalLM, large: LlamaShape, *, dtype: torch.dtype, seed: int
+    source: LlamaForCausalLM,
+    large: LlamaShape,
+    *,
+    dtype: torch.dtype,
+    seed: int,
+    device: torch.device | str = "cpu",
 ) -> LlamaForCausalLM:
-    """A model of shape ``large`` with the function of ``source``, in evaluation mode on the CPU.
+    """A model of shape ``large`` with the function of ``source``, in evaluation mode.
 
     Args:
-        source: a float32 model on the CPU that ``as_llama`` accepts.
+        source: a float32 model that ``as_llama`` accepts.
         large: a shape that ``check_fits`` and ``check_rotary`` accept.
         dtype: number format of the weights; they are computed in float32, one at a time.
-        seed: seed of the unused weights.
+        seed: seed of the unused weights, which are others on another kind of device.
+        device: where the weights are made, and the model is.
     """
-    small = shape_of(source.config)
-    weights = {k: v.detach() for k, v in source.state_dict().items()}
+    small, config = shape_of(source.config), inflated_config(source.config, large)
+    weights = {k: v.detach().to(device) for k, v in source.state_dict().items()}
     if source.config.tie_word_embeddings:
         del weights[HEAD]
-    # Without a name, transformers uses these tensors themselves, without a second copy.
-    model = LlamaForCausalLM.from_pretrained(
-        None,
-        config=inflated_config(source.config, large),
-        state_dict={name: w.to(dtype) for name, w in inflated(weights, small, large, seed)},
-        dtype=dtype,
-    )
-    assert isinstance(model, LlamaForCausalLM)
+    config.dtype = dtype
+    with torch.device("meta"):
+        model = LlamaForCausalLM(config)
+    made = {name: w.to(dtype) for name, w in inflated(weights, small, large, seed)}
+    if config.tie_word_embeddings:
+        made[HEAD] = made[EMBEDDING]
+    model.load_state_dict(made, assign=True)
+    model.tie_weights()
+    model.model.rotary_emb = LlamaRotaryEmbedding(config).to(device)
     model.generation_config = copy.deepcopy(source.generation_config)
     model.train(mode=False)
     return model
@@ -129,17 +137,22 @@ def compare(
 
     Args:
         source: float32, like ``model``.
-        model: the inflated model.
+        model: the inflated model, on the same device.
         prompt: token ids, int64 [n].
         new_tokens: length of the continuation.
     """
-    ids = prompt[None]
+    ids = prompt[None].to(source.device)
     for _ in range(new_tokens):
         following = source(ids, use_cache=False).logits[0, -1].argmax()
         ids = torch.cat([ids, following.view(1, 1)], dim=1)
     ours, theirs = (each(ids, use_cache=False).logits[0] for each in (source, model))
+    return compared(ours, theirs)
+
+
+def compared(ours: Tensor, theirs: Tensor) -> Comparison:
+    """Comparison of two tables of logits, ``[n, V]``."""
     return Comparison(
-        positions=ids.shape[1],
+        positions=len(ours),
         greedy_equal=int((ours.argmax(-1) == theirs.argmax(-1)).sum()),
         largest=float((ours - theirs).abs().max()),
     )
@@ -154,9 +167,22 @@ def check(
         DraftwoodError: a greedy token differs, or a logit by more than ``TOLERANCE``.
     """
     found = compare(source, model, prompt, new_tokens)
+    return agreeing(found, "the inflated model")
+
+
+def agreeing(found: Comparison, what: str) -> Comparison:
+    """The comparison, if it holds.
+
+    Args:
+        found: of two functions that should be equal.
+        what: the second one, for the message.
+
+    Raises:
+        DraftwoodError: it does not.
+    """
     if not found.holds:
         raise DraftwoodError(
-            f"the inflated model computes something else: {found.greedy_equal} of "
+            f"{what} computes something else: {found.greedy_equal} of "
             f"{found.positions} greedy tokens are equal and logits differ by up to "
             f"{found.largest:.1e} (allowed: {TOLERANCE:.0e}); nothing was written"
         )

@@ -4,6 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
+import torch
+
 from draftwood.errors import DraftwoodError
 
 SHARD = 2 * 10**9
@@ -19,18 +21,21 @@ def needed(parameters: int, width: int) -> int:
     return weights + min(weights, SHARD)
 
 
-def check_memory(parameters: int, width: int, advice: str) -> None:
+def check_memory(
+    parameters: int, width: int, advice: str, device: torch.device | str = "cpu"
+) -> None:
     """Refuse weights that do not fit into memory.
 
     Args:
         parameters: number of weights.
         width: bytes per weight in memory.
         advice: end of the message: what to do instead.
+        device: whose memory is meant.
 
     Raises:
         DraftwoodError: less memory is available than needed.
     """
-    need, free = needed(parameters, width), available()
+    need, free = needed(parameters, width), available(device)
     if need > free:
         raise DraftwoodError(
             f"{parameters / 1e9:.2f} billion parameters of {width} bytes need about "
@@ -52,8 +57,10 @@ def check_disk(directory: Path, parameters: int, width: int) -> None:
         )
 
 
-def available() -> float:
-    """Available bytes of memory: the machine's, or the control group's if less."""
+def available(device: torch.device | str = "cpu") -> float:
+    """Available bytes of memory: a GPU's, the machine's, or the control group's if less."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
     return min(_machine(), _control_group())
 
 

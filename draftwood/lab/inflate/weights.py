@@ -34,13 +34,13 @@ def inflated(
     """The large model's state dict in float32, one tensor at a time.
 
     Args:
-        source: the small model's state dict, float32; without ``lm_head.weight`` if it is the
-            embedding.
+        source: the small model's state dict, float32, on the device on which the weights are made;
+            without ``lm_head.weight`` if it is the embedding.
         small: the small model's shape.
         large: a shape that ``check_fits`` accepts.
-        seed: seed of the unused weights.
+        seed: seed of the unused weights, which are others on another kind of device.
     """
-    noise = torch.Generator().manual_seed(seed)
+    noise = torch.Generator(source[EMBEDDING].device).manual_seed(seed)
     yield EMBEDDING, widened(source[EMBEDDING], large.hidden)
     for index in range(large.layers):
         # Additional layers take their scale from the source's layers in turn.
@@ -59,7 +59,8 @@ def layer_weights(
     large: LlamaShape,
     noise: torch.Generator,
     *,
-    idle: bool,
+    idle: bool = False,
+    inputs: int = 1,
 ) -> Iterator[tuple[str, Tensor]]:
     """Weights of a large layer, by name within the layer.
 
@@ -67,58 +68,60 @@ def layer_weights(
         layer: weights of a small layer.
         small: the small model's shape.
         large: the large model's shape.
-        noise: generator of the unused weights.
+        noise: generator of the unused weights, on the device of ``layer``.
         idle: whether the layer computes at the scale of ``layer`` and adds zero, instead of having
             the function of ``layer``.
+        inputs: vectors of the hidden size that queries, keys and values read, one after another.
     """
     heads, kv_heads = query_heads(small, large), torch.arange(small.kv_heads)
     rotary, plain = rotary_dims(small.head_dim, large.head_dim), torch.arange(small.head_dim)
-    q_rows, k_rows = (rows_of(h, rotary, large.head_dim) for h in (heads, kv_heads))
-    o_columns, v_rows = (rows_of(h, plain, large.head_dim) for h in (heads, kv_heads))
+    q_rows, k_rows = (in_blocks(h, rotary, large.head_dim) for h in (heads, kv_heads))
+    o_columns, v_rows = (in_blocks(h, plain, large.head_dim) for h in (heads, kv_heads))
     neurons = torch.arange(small.ffn)
     query_dims, kv_dims = large.heads * large.head_dim, large.kv_heads * large.head_dim
 
     for name in ("input_layernorm.weight", "post_attention_layernorm.weight"):
-        yield name, norm(torch.ones(small.hidden) if idle else layer[name], large.hidden)
+        yield name, norm(torch.ones_like(layer[name]) if idle else layer[name], large.hidden)
 
-    for name, count, rows in (
-        ("self_attn.q_proj.weight", query_dims, q_rows),
-        ("self_attn.k_proj.weight", kv_dims, k_rows),
-        ("self_attn.v_proj.weight", kv_dims, v_rows),
-        ("mlp.gate_proj.weight", large.ffn, neurons),
-        ("mlp.up_proj.weight", large.ffn, neurons),
+    for name, count, rows, vectors in (
+        ("self_attn.q_proj.weight", query_dims, q_rows, inputs),
+        ("self_attn.k_proj.weight", kv_dims, k_rows, inputs),
+        ("self_attn.v_proj.weight", kv_dims, v_rows, inputs),
+        ("mlp.gate_proj.weight", large.ffn, neurons, 1),
+        ("mlp.up_proj.weight", large.ffn, neurons, 1),
     ):
-        weight, values = canvas(layer[name], count, large.hidden, noise), layer[name]
+        values = layer[name]
+        weight = canvas(values, count, vectors * large.hidden, noise)
         if rows is q_rows and not idle:
             # Unused dimensions of the keys are random; zero queries keep them out of the scores.
-            weight.view(large.heads, large.head_dim, large.hidden)[heads] = 0
+            weight.view(large.heads, large.head_dim, -1)[heads] = 0
             values = values * query_scale(small.head_dim, large.head_dim)
         if not idle:
-            weight[rows, : small.hidden] = values
+            columns = in_blocks(torch.arange(vectors), torch.arange(small.hidden), large.hidden)
+            weight[rows[:, None], columns] = values
         yield name, weight
 
     for name, count, columns in (
         ("self_attn.o_proj.weight", query_dims, o_columns),
         ("mlp.down_proj.weight", large.ffn, neurons),
     ):
-        weight = torch.zeros(large.hidden, count)
+        weight = layer[name].new_zeros(large.hidden, count)
         if not idle:
             weight[: small.hidden, columns] = layer[name]
         yield name, weight
 
 
-def widened(table: Tensor, hidden: int) -> Tensor:
-    """An embedding or lm_head [V, d] as [V, hidden], with zero columns appended."""
-    wide = torch.zeros(table.shape[0], hidden)
-    wide[:, : table.shape[1]] = table
+def widened(values: Tensor, hidden: int, vectors: int = 1) -> Tensor:
+    """Values ``[.., vectors * d]`` as ``[.., vectors * hidden]``, with zeros after each vector."""
+    small = values.shape[-1] // vectors
+    wide = values.new_zeros(*values.shape[:-1], vectors * hidden)
+    wide[..., in_blocks(torch.arange(vectors), torch.arange(small), hidden)] = values
     return wide
 
 
-def norm(weight: Tensor, hidden: int) -> Tensor:
-    """RMSNorm weights [d] as [hidden], for a mean square over ``hidden`` channels."""
-    wide = torch.zeros(hidden)
-    wide[: len(weight)] = weight * norm_scale(len(weight), hidden)
-    return wide
+def norm(weight: Tensor, hidden: int, vectors: int = 1) -> Tensor:
+    """RMSNorm weights ``[vectors * d]`` for a mean square over ``vectors * hidden`` channels."""
+    return widened(weight * norm_scale(len(weight), vectors * hidden), hidden, vectors)
 
 
 def norm_scale(small: int, large: int) -> float:
@@ -149,12 +152,13 @@ def query_heads(small: LlamaShape, large: LlamaShape) -> Tensor:
     return heads // small.group * large.group + heads % small.group
 
 
-def rows_of(heads: Tensor, dims: Tensor, head_dim: int) -> Tensor:
-    """Rows of a projection for these dimensions of these heads, int64 [heads * dims]."""
-    return (heads[:, None] * head_dim + dims).flatten()
+def in_blocks(blocks: Tensor, within: Tensor, size: int) -> Tensor:
+    """Indices of these places of these blocks of ``size``, int64 ``[blocks * within]``."""
+    return (blocks[:, None] * size + within).flatten()
 
 
 def canvas(like: Tensor, rows: int, columns: int, noise: torch.Generator) -> Tensor:
-    """Random weights [rows, columns] with the standard deviation of ``like``."""
+    """Random weights ``[rows, columns]`` with the standard deviation of ``like``."""
     # In float64, so that the result does not depend on the number of threads.
-    return torch.randn(rows, columns, generator=noise).mul_(float(like.double().std()))
+    scale = float(like.double().std())
+    return like.new_empty(rows, columns).normal_(generator=noise).mul_(scale)

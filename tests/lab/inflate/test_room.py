@@ -17,9 +17,9 @@ def test_needed_is_weights_and_one_shard() -> None:
 
 
 def test_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "available", lambda: 8_000)
+    monkeypatch.setattr(room, "available", lambda device: 8_000)
     room.check_memory(1_000, 4, "give up")
-    monkeypatch.setattr(room, "available", lambda: 22e9)
+    monkeypatch.setattr(room, "available", lambda device: 22e9)
     with pytest.raises(DraftwoodError) as caught:
         room.check_memory(7 * 10**9, 4, "give up")
     assert str(caught.value) == (

@@ -50,7 +50,7 @@ tune() {
 }
 every() { # NAME DRAFT: of the chosen model
     local head=
-    if [[ $model == embedded ]]; then head=embedded-eagle3; fi
+    if [[ $model == embedded ]]; then head=embedded-eagle3; elif [[ -d $model/head ]]; then head=$model/head; fi
     limited env -u MINUTES MODEL="$model" DRAFT="$2" HEAD="$head" BUDGET= NAME="$1" LIMIT="$LIMIT" "$here/every_method.sh" greedy_1
 }
 methods() {

@@ -106,7 +106,7 @@ def speed_inflated(runs: Runs) -> Iterable[str]:
 INFLATED = PageSection(
     "At the cost of a larger model",
     "SmolLM2's answers from matrices of a larger model (docs/inflate.md): timed here, while "
-    "acceptance is SmolLM2's. Its head does not fit the larger width.",
+    "acceptance is SmolLM2's.",
     "smollm2/inflated.sh",
     speed_inflated,
 )

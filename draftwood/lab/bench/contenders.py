@@ -18,12 +18,12 @@ from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.document import REFERENCE
 from draftwood.lab.bench.measure import Answer, Contender, Decode
 from draftwood.methods import method
-from draftwood.methods.equip import equipped
+from draftwood.methods.equip import Equipped, equipped
 from draftwood.methods.recipe import Method
 from draftwood.methods.settings import parse
 from draftwood.models import Loaded
 from draftwood.models.quantising import is_quantised
-from draftwood.protocols import Host, Target
+from draftwood.protocols import Fingerprint, Host, Target
 from draftwood.protocols.settings import settings as fields_of
 from draftwood.runner.attach import attach
 
@@ -31,11 +31,18 @@ from draftwood.runner.attach import attach
 class Stage:
     """The model, attached for methods, and a second, untouched instance for peers.
 
-    Peers decode with the weights in the layout that users of their library have.
+    Peers decode with the weights in the layout that users of their library have. Several runs can
+    have one stage: what drafters load is kept for the next one.
+
+    Args:
+        load: loads an instance of the model.
+        computes_as: fingerprint of a model that has the same output and other weights. Methods take
+            the table and the calibration that are shipped for it; its head would not fit.
     """
 
-    def __init__(self, load: Callable[[], Loaded]) -> None:
+    def __init__(self, load: Callable[[], Loaded], computes_as: Fingerprint | None = None) -> None:
         self._load = load
+        self._computes_as = computes_as
         self.loaded = load()
         self._parameters = sum(p.numel() for p in self.loaded.model.parameters())
         self.target: Target = attach(self.loaded.model)
@@ -45,6 +52,13 @@ class Stage:
     def stock(self) -> Loaded:
         """A second instance that is never attached."""
         return self._load()
+
+    def equipped(self, own: Method) -> Equipped:
+        """A method with the settings that it takes from what is shipped for the model."""
+        same = self._computes_as
+        fingerprint = same or self.host.info.fingerprint
+        without = () if same is None else ("head",)
+        return equipped(own, fingerprint, lambda: self.host.vocabulary, without)
 
     def facts(self) -> dict[str, object]:
         """The model's name, revision, class, parameters (tied ones once), dtype and device."""
@@ -86,8 +100,7 @@ class OwnChoice:
 
     def equipped(self, stage: Stage) -> "OwnChoice":
         """The same with the settings that the method takes from what is shipped for the model."""
-        host = stage.host
-        found = equipped(self.method, host.info.fingerprint, lambda: host.vocabulary)
+        found = stage.equipped(self.method)
         return replace(self, method=found.method, note=found.note)
 
     def enter(self, stage: Stage) -> Contender:

@@ -35,7 +35,7 @@ from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.sampler import SamplingParams
 
 WARM_UP_TOKENS = 32
-"""Most new tokens of a warm-up's answers: enough steps to compile and load all that a run uses."""
+"""Most new tokens of a warm-up's answers: enough steps to load all that a run on a CPU uses."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,7 @@ def warm_up(
     contexts: Contexts,
     decoding: Decoding,
     starting: Callable[[Job, bool], None],
+    most: int = WARM_UP_TOKENS,
 ) -> None:
     """Let every contender decode the beginning of answers to a group, untimed.
 
@@ -144,10 +145,11 @@ def warm_up(
         contenders: by name.
         group: the longest group.
         contexts: encodes the prompts.
-        decoding: length and end of answers; they end after ``WARM_UP_TOKENS``.
+        decoding: length and end of answers.
         starting: called before each job, with False for untimed.
+        most: new tokens after which answers end.
     """
-    tokens = min(decoding.max_new_tokens, WARM_UP_TOKENS)
+    tokens = min(decoding.max_new_tokens, most)
     requests = [
         Request(
             prompt=contexts.longest(item.prompt, decoding.max_new_tokens - tokens),

@@ -35,7 +35,16 @@ from draftwood.lab.bench.prompts import Prompt, read
 from draftwood.lab.bench.provenance import decisive, part_of, provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.lab.bench.rows import Run
-from draftwood.lab.bench.runs import Job, Watch, execute, grouped, items, plan, warm_up
+from draftwood.lab.bench.runs import (
+    WARM_UP_TOKENS,
+    Job,
+    Watch,
+    execute,
+    grouped,
+    items,
+    plan,
+    warm_up,
+)
 from draftwood.lab.bench.settings import Settings
 
 
@@ -45,6 +54,8 @@ class Session:
     Args:
         settings: what decides the run.
         journal: keeps every job as it ends, and has those that another process ended.
+        stage: the model that ``settings`` name, for several runs in one process; None: it is
+            loaded, after methods that have nothing to draft with are refused.
 
     Attributes:
         missing: peers that were to be added and are not available, with the reasons.
@@ -57,7 +68,7 @@ class Session:
             another run.
     """
 
-    def __init__(self, settings: Settings, journal: Journal) -> None:
+    def __init__(self, settings: Settings, journal: Journal, stage: Stage | None = None) -> None:
         need("scipy", "lab")
         self._began = busy.counters()
         self.settings = settings
@@ -74,7 +85,7 @@ class Session:
         found = provenance(model={}, settings=settings.recorded(), sets=settings.prompts)
         known = decisive(found)
         journal.check({key: known[key] for key in known if key != "model"})
-        self._stage = Stage(partial(settings.load, own))
+        self._stage = stage or Stage(partial(settings.load, own))
         self.choices = [
             each.equipped(self._stage) if isinstance(each, OwnChoice) else each
             for each in self.choices
@@ -114,14 +125,21 @@ class Session:
         self,
         starting: Callable[[Job, bool], None],
         watch: Watch | None = None,
+        warm_up_tokens: int = WARM_UP_TOKENS,
     ) -> None:
-        """Run all jobs that are left; finished jobs stay if this is interrupted."""
+        """Run all jobs that are left; finished jobs stay if this is interrupted.
+
+        Args:
+            starting: called before each job, with False for the untimed ones of the warm-up.
+            watch: called with the steps of every answer.
+            warm_up_tokens: most new tokens of a warm-up's answers.
+        """
         settings = self.settings
         decoding = Decoding(settings.max_new_tokens, self._stage.loaded.eos)
         left = {job.method for job in self.jobs}
         contenders = {name: found for name, found in self._contenders.items() if name in left}
         # A contender that keeps what it learns begins after this: it has not seen any answer.
-        warm_up(contenders, self._longest, self._contexts, decoding, starting)
+        warm_up(contenders, self._longest, self._contexts, decoding, starting, warm_up_tokens)
         running = execute(
             self.jobs,
             self._timed(contenders),

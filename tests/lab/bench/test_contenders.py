@@ -1,6 +1,7 @@
 """Which contenders a run has, and with which settings."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from draftwood.lab.bench import peers
 from draftwood.lab.bench.contenders import (
     OwnContender,
     PeerChoice,
+    Stage,
     WarmContender,
     choose,
     chosen,
@@ -21,9 +23,11 @@ from draftwood.lab.bench.contenders import (
 )
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.measure import Contender, Decode
-from draftwood.methods import method
-from draftwood.models import Loaded
+from draftwood.methods import method, shipped_models
+from draftwood.models import Loaded, fingerprint_of
 from tests.factories.markov_target import FakeHost, MarkovTarget
+from tests.factories.shipped_model import ship_tiny
+from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
 
 def test_the_reference_always_runs_and_comes_first() -> None:
@@ -173,3 +177,16 @@ def test_what_is_kept_is_got_ready_for_the_largest_group() -> None:
     kept.begin(1)
     kept.begin(3)
     assert sizes == [4]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_model_takes_the_calibration_of_one_that_it_computes_as(
+    same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipped_models, "ASSETS", tmp_path)
+    home = ship_tiny(tmp_path)
+    loaded = Loaded("other", tiny_llama(seed=1), tiny_tokenizer(), frozenset())
+    stage = Stage(lambda: loaded, fingerprint_of(tiny_llama()) if same else None)
+    found = stage.equipped(method("auto")).method
+    taken = f":calibration={home / 'calibration.json'}" if same else ""
+    assert found == method(f"auto{taken}:shipped=off"), "and no head"

@@ -130,18 +130,20 @@ def test_warm_up_is_not_counted_and_every_group_begins_anew() -> None:
     }
 
 
-def test_a_warm_up_takes_the_room_of_the_longest_answers_with_fewer_tokens() -> None:
+@pytest.mark.parametrize("most", [WARM_UP_TOKENS, 3 * WARM_UP_TOKENS])
+def test_a_warm_up_takes_the_room_of_the_longest_answers_with_fewer_tokens(most: int) -> None:
     short, long = Echo(), Echo()
     item = items([Prompt("d/0", "t", "d", ("hello", "and then?"))], SamplingParams())[0]
     tokens = 5 * WARM_UP_TOKENS
     decoding = replace(DECODING, max_new_tokens=tokens)
     room = Contexts(tiny_tokenizer(), 2000, tokens)
-    warm_up({"x": short}, [item], room, decoding, ignore)
+    given = () if most == WARM_UP_TOKENS else (most,)
+    warm_up({"x": short}, [item], room, decoding, ignore, *given)
     (warm,) = short.requests
-    assert warm.max_new_tokens == WARM_UP_TOKENS
+    assert warm.max_new_tokens == most
     list(run([Job("x", 0, 0, 0, (item,))], {"x": long}))
     assert warm.prompt[-len(long.requests[0].prompt) :] == long.requests[0].prompt
-    assert len(warm.prompt) + WARM_UP_TOKENS == room.most_tokens(item.prompt) + tokens
+    assert len(warm.prompt) + most == room.most_tokens(item.prompt) + tokens
 
 
 def test_a_warm_up_stays_within_what_longer_contexts_are_cut_to() -> None:

@@ -81,7 +81,7 @@ class Cell:
             max_new_tokens=given["peer_tokens"] if peers else given["tokens"],
             sampling=SamplingParams(temperature=TEMPERATURES[self.kind]),
             seeds=seeds if self.kind == "sampled" else seeds[:1],
-            head=None if peers else given["head"],
+            head=None if peers else head_name(given),
             batch=self.batch,
             repeats=given["repeats"],
             truncate=given["truncate"],
@@ -114,6 +114,12 @@ def model_name(given: Mapping[str, Any]) -> str:
     return given["model"] if size is None else inflated_name(given["source"], size)
 
 
+def head_name(given: Mapping[str, Any]) -> str | None:
+    """The head's name in results, by which methods find it."""
+    head, size = given["head"], given["inflate"]
+    return head if head is None or size is None else inflated_name(head, size)
+
+
 def refuse(asked: Sequence[Settings], given: Mapping[str, Any]) -> None:
     """Refuse what a cell would refuse, before the model is loaded.
 
@@ -136,7 +142,7 @@ def stage_of(given: Mapping[str, Any]) -> Stage:
     where = (given["dtype"], given["device"])
     if given["inflate"] is None:
         return loaded_stage(given["model"], *where)
-    return inflated_stage(given["source"], given["inflate"], *where)
+    return inflated_stage(given["source"], given["inflate"], given["head"], *where)
 
 
 def until(end: float) -> Callable[[Job, bool], None]:
@@ -215,7 +221,7 @@ def run(
 @click.option("--model", default="smollm2", show_default=True, help="Name, directory or hub id.")
 @click.option("--inflate", metavar="SIZE", help="Inflate --source to this shape instead.")
 @click.option("--source", default="smollm2", show_default=True, help="What is inflated.")
-@click.option("--head", help="EAGLE-3 head of the model; adds methods.")
+@click.option("--head", help="EAGLE-3 head of --model or --source; adds methods.")
 @click.option("--dtype", default="bfloat16", show_default=True)
 @click.option("--device", default="auto", show_default=True)
 @click.option("--cells", default=CELLS, show_default=True)

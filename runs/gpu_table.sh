@@ -7,7 +7,7 @@
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=2] [MINUTES=8] runs/gpu_table.sh [PART]...
 #   MODEL     what is measured, or inflated: smollm2, or a directory
 #   SIZE      the shape to which MODEL is inflated in memory; empty: the model as it is
-#   HEAD      an EAGLE-3 head of the model
+#   HEAD      an EAGLE-3 head of MODEL, which is inflated with it
 #   SETS      names of prompt files: "humaneval gsm8k_test mt_bench spec_bench"
 #   METHODS, DTYPE, SEEDS, REPEATS   other methods than the usual ones, bfloat16, 0 and 1
 # Exit code 124: call it again to go on.

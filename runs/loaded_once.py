@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from draftwood.lab.bench.contenders import Stage
+from draftwood.lab.inflate.head import empty_head, inflate_head, source_head
 from draftwood.lab.inflate.model import as_llama, check_rotary, inflate, shape_of
+from draftwood.lab.inflate.room import check_memory
 from draftwood.lab.inflate.shapes import check_fits, preset
 from draftwood.models import DTYPES, Loaded, device_named, fingerprint_of, load_quietly
 
@@ -21,30 +21,41 @@ def loaded_stage(model: str, dtype: str, device: str) -> Stage:
 
 
 def inflated_name(source: str, size: str) -> str:
-    """The name of an inflated model in results."""
+    """The name of an inflated model or head in results."""
     return f"{Path(source).name} inflated to {size}"
 
 
-def inflated_stage(source: str, size: str, dtype: str, device: str) -> Stage:
-    """A small model in a named shape, never written to a disk.
+def inflated_stage(source: str, size: str, head: str | None, dtype: str, device: str) -> Stage:
+    """A small model in a named shape, made on the device and never written to a disk.
 
-    Methods take the table and the calibration that are shipped for the small model.
+    Methods take the table and the calibration that are shipped for the small model, and find its
+    head, inflated, by its :func:`inflated_name`.
 
     Raises:
-        DraftwoodError: the model cannot be loaded or inflated, or there is no such shape or device.
+        DraftwoodError: the model or the head cannot be loaded or inflated, or there is no such
+            shape or device.
     """
     large, place = preset(size), device_named(device)
     small = load_quietly(source, "float32", "cpu", None, trust_remote_code=False)
     llama = as_llama(small.model, source)
     check_fits(shape_of(llama.config), large)
     check_rotary(llama.config, large)
+    tied = bool(llama.config.tie_word_embeddings)
+    weights = large.parameters(llama.config.vocab_size, tied=tied)
+    small_head = None if head is None else source_head(head, llama)
+    if small_head is not None:
+        weights += empty_head(small_head.config, large).num_parameters()
+    check_memory(weights, DTYPES[dtype].itemsize, "choose a smaller shape", place)
 
     def load() -> Loaded:
-        made = inflate(llama, large, dtype=DTYPES[dtype], seed=0)
-        torch.nn.Module.to(made, place)
+        made = inflate(llama, large, dtype=DTYPES[dtype], seed=0, device=place)
         return replace(small, name=inflated_name(source, size), model=made)
 
-    return Stage(partial(next, instances(load)), computes_as=fingerprint_of(llama))
+    stage = Stage(partial(next, instances(load)), computes_as=fingerprint_of(llama))
+    if head is not None and small_head is not None:
+        made_head = inflate_head(small_head, as_llama(stage.loaded.model, source), seed=0)
+        stage.host.lend_head(inflated_name(head, size), made_head)
+    return stage
 
 
 def instances(load: Callable[[], Loaded]) -> Iterator[Loaded]:

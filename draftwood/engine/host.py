@@ -57,6 +57,15 @@ class ModelHost:
             return name, attach(name, self_test=False)
         return self.share(("head", name, dtype), lambda: self._load_head(name, dtype))
 
+    def lend_head(self, name: str, head: DraftHead) -> None:
+        """Give a head a name: drafters that name it have this one, and none is loaded.
+
+        Args:
+            name: no directory and no hub id.
+            head: on the target's device.
+        """
+        self.share(("head", name, "auto"), lambda: self.head(head))
+
     def loaded(
         self,
         load: Callable[[str, Target, torch.dtype], M],

@@ -92,3 +92,16 @@ def test_a_head_borrows_the_targets_embedding(target: Runner, tmp_path: Path) ->
     assert head.target_ids().tolist() == list(range(config.draft_vocab_size))
     assert isinstance(head, Eagle3Head)
     assert head.get_input_embeddings() is target.embedding()
+
+
+def test_a_head_is_lent_by_name(target: Runner) -> None:
+    host = ModelHost(target)
+    head = Eagle3Head(
+        tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
+    )
+    head.set_input_embeddings(tiny_llama().get_input_embeddings())
+    head.train(mode=False)
+    host.lend_head("not on the disk", head)
+    assert host.head("not on the disk")[0] is head
+    with pytest.raises(DraftwoodError, match="not on the disk, too"):
+        host.head("not on the disk, too")

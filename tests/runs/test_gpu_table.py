@@ -12,6 +12,8 @@ import torch
 from click.testing import CliRunner, Result
 from torch import nn
 
+from draftwood.drafters.eagle3.checkpoint import save_head
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.lab.bench.document import load
 from draftwood.lab.bench.runs import Job
 from draftwood.lab.inflate.shapes import LlamaShape
@@ -19,7 +21,8 @@ from draftwood.models import Loaded
 from draftwood.runner.attach import attach
 from runs import gpu_table, loaded_once
 from runs.gpu_table import CELLS, TimeOver, main
-from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
+from tests.factories.eagle3_heads import tiny_config
+from tests.factories.tiny_llama import VOCAB, tiny_llama, tiny_tokenizer
 
 RUNS = Path(__file__).parents[2] / "runs"
 METHODS = "ar,goose:budget=4"
@@ -182,24 +185,30 @@ def test_a_cell_that_fails_does_not_cost_the_next_ones(
     assert [*documents(tmp_path)] == ["greedy_1"]
 
 
-def test_an_inflated_model_has_the_tokens_of_its_source(
+def test_an_inflated_model_has_the_tokens_of_its_source_and_its_head_the_trees(
     call: Callable[..., Result], checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = LlamaShape(hidden=64, layers=3, heads=8, kv_heads=2, head_dim=16, ffn=96)
     for module in (gpu_table, loaded_once):
         monkeypatch.setattr(module, "preset", lambda name: large)
-    cells = ("--cells", "greedy_1", "--source", checkpoint)
+    own = {"vocab_size": VOCAB, "draft_vocab_size": VOCAB, "head_dim": 8}
+    head = Eagle3Head(tiny_config(hidden_size=32, target_hidden_size=32, taps=(0, 1, 1), **own))
+    head.d2t.zero_()
+    save_head(head, tmp_path / "head")
+    flags = ["--cells", "greedy_1", "--source", checkpoint, "--head", str(tmp_path / "head")]
+    flags += ["--methods", "ar,eagle3:budget=6:top_k=2:levels=3"]
     for more in ([], ["--inflate", "big"]):
-        assert call(*cells, *more).exit_code == 0
+        done = call(*flags, *more)
+        assert done.exit_code == 0, done.output
     small, made = sorted((tmp_path / "out").glob("*.json"), key=lambda path: "big" in path.stem)
-    model = load(made).provenance["model"]
-    assert model["name"] == f"{Path(checkpoint).name} inflated to big"
-    assert model["parameters"] > load(small).provenance["model"]["parameters"]
-    texts = [
-        [committed.text for step in load(path).excerpts[0].steps for committed in step.committed]
-        for path in (small, made)
-    ]
-    assert texts[0] == texts[1]
+    found = load(made)
+    assert found.provenance["model"]["name"] == f"{Path(checkpoint).name} inflated to big"
+    assert found.provenance["settings"]["head"] == "head inflated to big"
+    weights = [load(path).provenance["model"]["parameters"] for path in (small, made)]
+    assert weights[0] < weights[1]
+    assert found.excerpts == load(small).excerpts
+    (eagle3,) = [each for each in found.excerpts if each.method != "ar"]
+    assert any(len(tree.parents) == 7 for tree in eagle3.trees)
 
 
 def test_instances_share_weights_and_nothing_else() -> None:

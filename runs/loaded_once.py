@@ -61,8 +61,8 @@ def inflated_stage(source: str, size: str, head: str | None, dtype: str, device:
 def instances(load: Callable[[], Loaded]) -> Iterator[Loaded]:
     """Instances of a model, without end; on a GPU they share their weights.
 
-    On a CPU, attaching an instance changes the layout of its weights, so that others have their
-    own.
+    There, attaching an instance may move its weights, for others too, but leaves their layout. On a
+    CPU it changes that, so that others have weights of their own.
     """
     first = load()
     if first.model.device.type == "cpu":

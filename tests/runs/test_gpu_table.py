@@ -19,6 +19,7 @@ from draftwood.lab.bench.runs import Job
 from draftwood.lab.inflate.shapes import LlamaShape
 from draftwood.models import Loaded
 from draftwood.runner.attach import attach
+from draftwood.runner.joined_linears import join_linears
 from runs import gpu_table, loaded_once
 from runs.gpu_table import CELLS, TimeOver, main
 from tests.factories.eagle3_heads import tiny_config
@@ -218,6 +219,12 @@ def test_instances_share_weights_and_nothing_else() -> None:
     logits = loaded.model(ids).logits
     pairs = zip(loaded.model.parameters(), other.model.parameters(), strict=True)
     assert all(mine is theirs for mine, theirs in pairs)
+    # As attaching does on a GPU.
+    own: Any = loaded.model.get_submodule("model.layers.0.self_attn")
+    its: Any = other.model.get_submodule("model.layers.0.self_attn")
+    joined = join_linears([own.q_proj, own.k_proj, own.v_proj])
+    assert joined is not None
+    assert its.q_proj.weight.data_ptr() == joined._weight.data_ptr()
     attention = other.model.config._attn_implementation
     attach(loaded.model, packing=False)
     assert loaded.model.config._attn_implementation != attention

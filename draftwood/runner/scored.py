@@ -22,14 +22,21 @@ class Scored(NamedTuple):
     features: torch.Tensor | None
     packed: torch.Tensor | None = None
 
-    def picked(self, places: torch.Tensor, read: torch.Tensor | None = None) -> "Scored":
-        """A copy of some tokens' output, int64 ``[m]``; of their logits, those of ``read`` only."""
-        features, packed = self.features, self.packed
-        read = places if read is None else read
+    def first(self, count: int, read: torch.Tensor | None = None) -> "Scored":
+        """A copy of the first tokens' output; of their logits, those of ``read`` only.
+
+        Args:
+            count: of the tokens.
+            read: int64 ``[m]``, of these.
+        """
+
+        def own(rows: torch.Tensor) -> torch.Tensor:
+            return rows[:count].clone() if read is None else rows.index_select(0, read)
+
         return Scored(
-            self.logits.index_select(0, read),
-            None if features is None else features.index_select(0, places),
-            None if packed is None else packed.index_select(0, read),
+            own(self.logits),
+            None if self.features is None else self.features[:count].clone(),
+            None if self.packed is None else own(self.packed),
         )
 
 

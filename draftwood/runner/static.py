@@ -3,9 +3,10 @@
 A step of a large model on a GPU asks for a thousand kernels. That takes the host longer than the
 device takes to run them, unless they are recorded: a CUDA graph repeats them in one call. It
 repeats them as they were, with the same shapes and at the same addresses. So trees are padded to a
-*bucket*, a number of sequences and a number of nodes each, and all that differs from one step to
-the next is in one buffer of numbers, which is uploaded before each step. A node of the padding
-belongs to no sequence. It is written to one spare entry of the cache, which nobody reads.
+*bucket*: a number of nodes of all trees together, of sequences, and of nodes of one of them at
+most. All that differs from one step to the next is in one buffer of numbers, which is uploaded
+before each step. The padding lies behind the nodes and belongs to no sequence. It is written to one
+spare entry of the cache, which nobody reads.
 
 The model is the unmodified one of transformers. What cannot be recorded (a layer that asks the
 device for a number, say) is found when it is tried, and such a model's trees are not padded. What
@@ -16,6 +17,7 @@ are recorded anew (:func:`draftwood.runner.model_state.model_state`).
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -35,11 +37,12 @@ from draftwood.tree import WORD
 
 logger = logging.getLogger(__name__)
 
-NODES = (1, 4, 8, 16, 32, 64, 128)
-"""Nodes of each sequence, in a bucket."""
+NODES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 320, 384, 448, 512)
+"""Nodes of a bucket. Beyond these, a forward takes longer than its launches."""
 SEQUENCES = (1, 2, 4, 8, 16, 32, 64)
-MOST = 512
-"""Nodes of a bucket at most. A forward over more takes longer than its launches."""
+LARGEST = (1, 4, 16, 64, 128)
+"""Nodes of a bucket's largest tree: programs of the attention kernel are started for so many."""
+MOST = NODES[-1]
 _ROOM = 1 << 15
 """Numbers for which there is room from the beginning: a larger buffer has another address."""
 _FAILURES = 2
@@ -75,7 +78,8 @@ class Bucket(NamedTuple):
 
     Attributes:
         sequences: b.
-        nodes: of each sequence, q.
+        nodes: of all sequences, n.
+        largest: nodes of a sequence at most.
         width: ancestor words of a node.
         depths: of each sequence, that are uploaded.
         taps: layers whose input is returned.
@@ -85,6 +89,7 @@ class Bucket(NamedTuple):
 
     sequences: int
     nodes: int
+    largest: int
     width: int
     depths: int
     taps: tuple[int, ...]
@@ -95,7 +100,7 @@ class Bucket(NamedTuple):
     def sizes(self) -> tuple[int, ...]:
         """Of the numbers: token ids, positions and cache entries of the nodes; rows, and the
         fields of :class:`draftwood.kernels.gpu.Seen` from ``starts`` to ``depths``."""
-        b, n = self.sequences, self.sequences * self.nodes
+        b, n = self.sequences, self.nodes
         return (n, n, n, b, b, b, b, b, n * self.width, b * self.depths)
 
 
@@ -117,7 +122,6 @@ class StaticForward:
         self._graphs = graphs
         self._staging, self._others = Staging(device, _ROOM), Staging(device)
         self._ramps = Ramps()
-        self._places = np.zeros(MOST, dtype=np.int64)
         self._recorded: dict[Bucket, Forward | None] = {}
         self._vectors: dict[Bucket, torch.Tensor] = {}
         self._logits: torch.Tensor | None = None
@@ -170,15 +174,13 @@ class StaticForward:
         ends = [start + count for start, count in zip(starts, counts, strict=True)]
         # A spare entry, for the padding, behind the first sequence's nodes.
         cache.reserve(0, max(ends) + 1)
-        n, q = len(ids), bucket.nodes
-        places = self._ramps.write(range(0, q * len(counts), q), counts, self._places)
+        n = len(ids)
         long = len(further) > _ROOM // 2  # would move the others
-        sizes = (*bucket.sizes, n, len(keep), 0 if long else len(further))
+        sizes = (*bucket.sizes, len(keep), 0 if long else len(further))
         parts = np.split(self._staging.begin(sum(sizes)), np.cumsum(sizes)[:-1])
-        self._fill(bucket, parts, rows, starts, plan, places)
-        parts[0][places], parts[1][places] = ids, positions
-        parts[-3][:] = places
-        parts[-2][:] = places[list(keep)]
+        self._fill(bucket, parts, rows, starts, plan)
+        parts[0][:n], parts[1][:n] = ids, positions
+        parts[-2][:] = keep
         if long:
             self._others.begin(len(further))[:] = further
         else:
@@ -187,12 +189,12 @@ class StaticForward:
         uploaded = self._others.send((len(further),))[0] if long else sent[-1]
         cache.begin(rows, starts, [count + 1 for count in counts], sent[2], whole=True)
         if hidden is not None:
-            self._vector(bucket, hidden).index_copy_(1, sent[-3], hidden)
+            self._vector(bucket, hidden)[:, :n].copy_(hidden)
         forward = self._forward(bucket, sent, plan)
         if forward is None:
             return None
         # A copy, as the next forward of this bucket writes to the same memory.
-        return forward().picked(sent[-3], sent[-2] if keep else None), uploaded
+        return forward().first(n, sent[-2] if keep else None), uploaded
 
     def _fill(
         self,
@@ -201,22 +203,20 @@ class StaticForward:
         rows: Sequence[int],
         starts: Sequence[int],
         plan: SeenPlan,
-        places: NDArray[np.int64],
     ) -> None:
         """Write what the nodes are, but for their tokens and positions."""
-        b, stride = len(rows), self._cache.stride
+        b, n, stride = len(rows), sum(plan.counts), self._cache.stride
         ids, positions, entries, row, first, count, length, done, words, depths = parts[:10]
-        for part in (ids, positions, count, length, done, words, depths):
+        for part in (ids, positions, first, count, length, done, words, depths):
             part[:] = 0
-        entries[:] = rows[0] * stride + starts[0] + plan.counts[0]
+        entries[n:] = rows[0] * stride + starts[0] + plan.counts[0]
         firsts = [row * stride + start for row, start in zip(rows, starts, strict=True)]
-        own = np.empty(len(places), dtype=np.int64)
-        entries[places] = self._ramps.write(firsts, plan.counts, own)
+        self._ramps.write(firsts, plan.counts, entries)
         row[:] = rows[0]
         row[:b] = rows
-        first[:] = range(0, len(ids), bucket.nodes)
+        first[:b] = list(accumulate(plan.counts, initial=0))[:-1]
         count[:b], length[:b], done[:b] = plan.counts, plan.lengths, plan.done
-        words.reshape(len(ids), bucket.width)[places, : plan.words.shape[1]] = plan.words
+        words.reshape(len(ids), bucket.width)[:n, : plan.words.shape[1]] = plan.words
         of_sequences = depths.reshape(bucket.sequences, bucket.depths)
         of_sequences[:b, : plan.depths.shape[1]] = plan.depths
 
@@ -241,7 +241,7 @@ class StaticForward:
             rows,
             words.view(-1, bucket.width),
             depths.view(bucket.sequences, bucket.depths),
-            bucket.nodes,
+            bucket.largest,
             padded=True,
         )
         given = (ids[None], positions[None], plan.stand_ins, plan.attention(seen), bucket.taps)
@@ -268,11 +268,11 @@ class StaticForward:
         return Scored(kept.copy_(logits), features, packed)
 
     def _vector(self, bucket: Bucket, hidden: torch.Tensor) -> torch.Tensor:
-        """The memory of the vectors beside a bucket's tokens, ``[1, b * q, H]``."""
+        """The memory of the vectors beside a bucket's tokens, ``[1, n, H]``."""
         found = self._vectors.get(bucket)
         if found is None:
-            n = bucket.sequences * bucket.nodes
-            found = self._vectors[bucket] = hidden.new_zeros(1, n, bucket.vector_width)
+            zeros = hidden.new_zeros(1, bucket.nodes, bucket.vector_width)
+            found = self._vectors[bucket] = zeros
         return found
 
 
@@ -280,11 +280,14 @@ def bucket_for(
     plan: SeenPlan, taps: tuple[int, ...], vector_width: int, top_k: int | None = None
 ) -> Bucket | None:
     """The smallest bucket for trees; None if they are too large for one."""
-    b, q = len(plan.counts), max(plan.counts)
-    sequences = next((size for size in SEQUENCES if size >= b), MOST + 1)
-    nodes = next((size for size in NODES if size >= q), MOST + 1)
-    if sequences * nodes > MOST:
+    asked = (len(plan.counts), sum(plan.counts), max(plan.counts))
+    fitting = [
+        next((size for size in sizes if size >= least), None)
+        for sizes, least in zip((SEQUENCES, NODES, LARGEST), asked, strict=True)
+    ]
+    sequences, nodes, largest = fitting
+    if sequences is None or nodes is None or largest is None:
         return None
     width = 1 << (plan.words.shape[1] - 1).bit_length()
     depths = WORD * width if plan.depths.shape[1] else 0
-    return Bucket(sequences, nodes, width, depths, taps, vector_width, top_k)
+    return Bucket(sequences, nodes, largest, width, depths, taps, vector_width, top_k)

@@ -78,17 +78,18 @@ def plan(counts: list[int], *, reach: int | None = None, nodes: int | None = Non
 
 
 def test_a_bucket_is_the_smallest_that_holds_the_trees() -> None:
-    def shape(*counts: int) -> tuple[int, int] | None:
+    def shape(*counts: int) -> tuple[int, int, int] | None:
         found = bucket_for(plan(list(counts)), (), 0)
-        return None if found is None else (found.sequences, found.nodes)
+        return None if found is None else (found.sequences, found.nodes, found.largest)
 
-    assert shape(1) == (1, 1)
-    assert shape(2) == (1, 4)
-    assert shape(64) == (1, 64)
-    assert shape(65) == (1, 128)
+    assert shape(1) == (1, 1, 1)
+    assert shape(3) == (1, 4, 4)
+    assert shape(65) == (1, 96, 128)
     assert shape(129) is None
-    assert shape(1, 5, 8) == (4, 8)
-    assert shape(*[60] * 8) == (8, 64)
+    assert shape(1, 5, 8) == (4, 16, 16)
+    assert shape(1, 1, 1) == (4, 4, 1)
+    assert shape(*[1] * 16, 60) == (32, 96, 64)
+    assert shape(*[60] * 8) == (8, 512, 64)
     assert shape(*[60] * 9) is None
     assert shape(*[1] * 65) is None
 

@@ -18,6 +18,9 @@ class FixedCosts(LiveCosts):
     def searched(self, *step: object) -> None:
         """Ignore the step."""
 
+    def compare(self, *step: object) -> None:
+        """Ignore the step."""
+
 
 class CostClock(Clock):
     """A clock that reads step costs.

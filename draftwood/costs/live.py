@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.guard import Guard
 from draftwood.costs.refine import Refined
 
 _EVERY = 8
@@ -78,6 +79,21 @@ class LiveCosts:
         """
         self._at(batch).observe(tokens, context, batch, target, outside)
 
+    def drafts(self, batch: int) -> bool:
+        """Whether drafting is ahead of plain decoding in such batches, or is to be tried again."""
+        return self._at(batch).guard.drafts
+
+    def compare(self, batch: int, searched: bool, tokens: int, seconds: float) -> None:
+        """Learn from a whole step, see :mod:`draftwood.costs.guard`.
+
+        Args:
+            batch: sequences.
+            searched: whether the step searched for drafts.
+            tokens: that it committed.
+            seconds: that it took, over those of a plain step at its load.
+        """
+        self._at(batch).guard.observe(searched, tokens / batch, seconds)
+
     def searched(self, batch: int, seconds: float, levels: Mapping[str, float]) -> None:
         """Learn from the growth of a step's trees.
 
@@ -98,7 +114,7 @@ class LiveCosts:
             if about not in self._followed:
                 # One sequence was measured beforehand.
                 self._followed[about] = _Followed(
-                    _spread(self._given, about), _SOON if about > 1 else _SELDOM
+                    _spread(self._given, about), _SOON if about > 1 else _SELDOM, Guard(about)
                 )
             self._followed[batch] = self._followed[about]
         return self._followed[batch]
@@ -125,8 +141,8 @@ def _scaled(curve: Curve, factor: float) -> Curve:
 class _Followed:
     """Costs of batches of about one size."""
 
-    def __init__(self, costs: StepCosts, plain_after: int) -> None:
-        self.now = costs
+    def __init__(self, costs: StepCosts, plain_after: int, guard: Guard) -> None:
+        self.now, self.guard = costs, guard
         self._plain_after, self._drafted_steps = plain_after, 0
         self.search: float | None = None
         self._timed = False  # whether a search without forwards was timed

@@ -1,4 +1,4 @@
-"""Moving averages of ratios, and the token weights of a batch.
+"""The token weights of a batch.
 
 A token's weight is the time that it saves. For each token more, a request that commits ``pace``
 tokens a step needs 1 / pace steps fewer. A step without that request is shorter by the request's
@@ -17,36 +17,6 @@ from draftwood.protocols import RequestLoad
 _SURE = 4.0
 """A request with twice as many steps left as another one is 2 ** 4 times as likely to be the last
 one."""
-
-
-class DecayedRatio:
-    """The ratio of two sums whose old parts decay exponentially.
-
-    Args:
-        start: the ratio before the first observation.
-        weight: weight of ``start``, in the unit of the denominator.
-        half_life: observations after which a part has lost half its weight.
-    """
-
-    def __init__(self, start: float, weight: float, half_life: float) -> None:
-        self._start = start
-        self._above, self._below = start * weight, weight
-        self._decay = 2.0 ** (-1.0 / half_life)
-
-    @property
-    def value(self) -> float:
-        """The ratio now."""
-        return self._above / self._below
-
-    def forget(self, weight: float) -> None:
-        """Move towards ``start``, by an observation of it with this weight."""
-        self.add(self._start * weight, weight)
-
-    def add(self, above: float, below: float, observations: int = 1) -> None:
-        """Add to both sums, for so many observations at once."""
-        decay = self._decay**observations
-        self._above = self._above * decay + above
-        self._below = self._below * decay + below
 
 
 def token_weights(loads: Sequence[RequestLoad], alone: float, *, queued: bool) -> list[float]:

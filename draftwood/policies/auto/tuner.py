@@ -22,12 +22,13 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from types import MappingProxyType
 
+from draftwood.costs.decayed_ratio import DecayedRatio
 from draftwood.costs.live import LiveCosts
 from draftwood.policies.auto.calibration import BANDS, Calibration, Counts, band
 from draftwood.policies.auto.features import Source
 from draftwood.policies.auto.forecast import DraftForecast, Forecast
 from draftwood.policies.auto.levels import best_level
-from draftwood.policies.auto.rates import DecayedRatio, token_weights
+from draftwood.policies.auto.rates import token_weights
 from draftwood.policies.auto.report import Report
 from draftwood.protocols import (
     NOTHING_PAYS,
@@ -131,8 +132,10 @@ class AutoTuner(Tuner):
             self._forced = None
         net_gain = self.batch * self._net_gain.value
         lost = self.rate * self.costs.search(self.batch)
-        self._searches = not self.costs.plain_due(self.batch) and (
-            self._steps % _SELDOM == 0 or net_gain >= lost
+        self._searches = (
+            self.costs.drafts(self.batch)
+            and not self.costs.plain_due(self.batch)
+            and (self._steps % _SELDOM == 0 or net_gain >= lost)
         )
         self._counts = [self.calibration.at(load.temperature) for load in loads]
         self._bands = [band(load.temperature) for load in loads]
@@ -306,6 +309,7 @@ class AutoTuner(Tuner):
             self.costs.searched(self.batch, times.draft, levels)
         committed = sum(len(outcome.committed) for outcome in outcomes)
         self._gain.add(committed, self.batch * expected / self._plain)
+        self.costs.compare(self.batch, bool(searched), committed, times.total / self._plain)
         return predictions
 
     def _seconds(self, nodes: int) -> float:

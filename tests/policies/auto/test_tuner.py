@@ -205,6 +205,30 @@ def test_a_step_drafts_nothing_if_a_plain_one_is_to_be_timed() -> None:
     assert begin(of, [10])[0].floor <= 1.0
 
 
+class Behind(LiveCosts):
+    """Drafting is slower than plain decoding, and what is compared is kept."""
+
+    def __init__(self) -> None:
+        super().__init__(StepCosts(LINEAR))
+        self.compared: list[tuple[int, bool, int, float]] = []
+
+    def drafts(self, batch: int) -> bool:
+        return len(self.compared) < 2
+
+    def compare(self, batch: int, searched: bool, tokens: int, seconds: float) -> None:
+        self.compared.append((batch, searched, tokens, seconds))
+
+
+def test_a_step_drafts_nothing_while_drafting_is_behind() -> None:
+    costs = Behind()
+    of = AutoTuner(Calibration(), costs, ONE)
+    for step in range(4):
+        found = bid(0.9) if begin(of, [10])[0].floor <= 1.0 else None
+        assert (found is None) == (step >= 2)
+        observe(of, [found], [outcome(plain(), [0])])
+    assert [row[:3] for row in costs.compared] == [(1, step < 2, 1) for step in range(4)]
+
+
 def test_expected_tokens_are_one_and_the_drafted_path_probabilities() -> None:
     of = tuner(LINEAR, [10, 10, 10])
     bids = [bid(0.5, 0.3, 0.001), bid(0.9, 0.8, 0.7, limit=2), None]

@@ -13,7 +13,7 @@ FILES = (
         for file in ("calibration", "features", "offsets", "policy", "rates")
     ),
     *(f"policies/auto/{file}" for file in ("sampled_pool", "tuner")),
-    *(f"costs/{file}" for file in ("live", "refine", "recall")),
+    *(f"costs/{file}" for file in ("guard", "live", "refine", "recall")),
 )
 OTHERS = {"NOT_ASKED", "NOT_LISTED", "COPIED", "TABLE", "NEURAL", "COPIED_CODES", "RANKED_CODES"}
 OTHERS |= {"_PLACES", "_DECAY", "_LIMIT", "_SPARE"}

@@ -1,12 +1,16 @@
 """Checks that memory and disk are large enough for a model and one shard of its checkpoint."""
 
+from __future__ import annotations
+
 import os
 import shutil
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from draftwood.errors import DraftwoodError
+
+if TYPE_CHECKING:
+    import torch
 
 SHARD = 2 * 10**9
 """Bytes per file of a written checkpoint."""
@@ -59,7 +63,9 @@ def check_disk(directory: Path, parameters: int, width: int) -> None:
 
 def available(device: torch.device | str = "cpu") -> float:
     """Available bytes of memory: a GPU's, the machine's, or the control group's if less."""
-    if torch.device(device).type == "cuda":
+    if str(device).startswith("cuda"):
+        import torch
+
         return torch.cuda.mem_get_info(device)[0]
     return min(_machine(), _control_group())
 

@@ -16,6 +16,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.grammars.constraint import constraint_of
 from draftwood.methods import recipes
 from draftwood.runner.attach import attach
+from tests.factories.given_costs import drafting_pays
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 from tests.factories.toy_constraint import ToyMatcher
 from tests.simulated_cuda import SimulatedCuda, to_simulated
@@ -48,6 +49,11 @@ GRAMMARS: list[Grammar | None] = [
 EOS = 256
 VOCAB = 290
 """More rows of logits than tokens."""
+
+
+@pytest.fixture(autouse=True)
+def _given_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    drafting_pays(monkeypatch)
 
 
 def target(**changed: Any) -> Any:

@@ -13,9 +13,10 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from draftwood.kernels.gpu import Seen
-from draftwood.runner import attach
+from draftwood.kernels.gpu import LayerKernels, Seen
+from draftwood.runner import attach, gpu_layers
 from tests.factories.interpreted_attention import interpreted_attention
+from tests.factories.plain_layers import PLAIN
 from tests.simulated_cuda.copies import CopiesUnderWay
 from tests.simulated_cuda.graphs import SimulatedGraphs
 from tests.simulated_cuda.guard import load_guard
@@ -129,6 +130,7 @@ class SimulatedCuda:
             (torch.cuda, "current_stream", lambda *_: None),
             (attach, "attention_on", lambda *_: self.attend_trees if self._kernels else None),
             (attach, "CudaGraphs", lambda _: SimulatedGraphs(self._copies)),
+            (gpu_layers, "layer_kernels", lambda _: self._layer_kernels()),
         ):
             self._patches.enter_context(patch.object(owner, name, value))
         active.append(self)
@@ -186,9 +188,10 @@ class SimulatedCuda:
         if torch.backends.cuda.cudnn_sdp_enabled():  # type: ignore[no-untyped-call]
             self.work.faults["attention may plan for every length: cuDNN is not ruled out"] += 1
         given_here = map(unwrapped, (query, key, value, attn_mask))
-        return self._run_kernel(
+        found: torch.Tensor = self._run_kernel(
             partial(nn.functional.scaled_dot_product_attention, *given_here, **options)
         )
+        return found
 
     def attend_trees(
         self,
@@ -203,14 +206,26 @@ class SimulatedCuda:
         _refuse_mixed("attention", [t for t in tensors if not isinstance(t, SimulatedTensor)])
         here = (*map(unwrapped, tensors[:3]), Seen(*map(unwrapped, seen)))
         given = {name: unwrapped(value) for name, value in options.items()}
-        return self._run_kernel(partial(interpreted_attention(), *here, **given))
+        found: torch.Tensor = self._run_kernel(partial(interpreted_attention(), *here, **given))
+        return found
 
-    def _run_kernel(self, kernel: Callable[[], torch.Tensor]) -> torch.Tensor:
+    def _layer_kernels(self) -> LayerKernels | None:
+        """What stands in for ``kernels/gpu_layers.py``: tensor operations, each as one kernel."""
+        if not self._kernels:
+            return None
+        return LayerKernels(*(partial(self._as_one, function) for function in PLAIN))
+
+    def _as_one(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        given = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+        _refuse_mixed("a layer", [t for t in given if not isinstance(t, SimulatedTensor)])
+        return self._run_kernel(partial(function, *tree_map(unwrapped, args), **options))
+
+    def _run_kernel(self, kernel: Callable[[], Any]) -> Any:
         """Run a function of CPU tensors as one kernel."""
         with torch._C._DisableTorchDispatch():
             found = kernel()
             self._copies.did(kernel, found)
-            return SimulatedTensor(found)
+            return tree_map(SimulatedTensor, found)
 
     def _on_host(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operation on host tensors; there is pinned memory."""

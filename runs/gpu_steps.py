@@ -204,7 +204,12 @@ def measured(
 @click.option("--context", "contexts", multiple=True, default=(1024, 8192, 32768))
 @click.option("--batch", "batches", multiple=True, default=(1, 4, 16), show_default=True)
 @click.option("--tokens", default=64, show_default=True, help="Of plain decoding.")
-@click.option("--seconds", default=12.0, show_default=True, help="For the steps of one mode.")
+@click.option(
+    "--seconds",
+    default=30.0,
+    show_default=True,
+    help="Most for a mode's steps; too little leaves out contexts.",
+)
 def main(
     shapes: Sequence[str],
     modes: Sequence[str],

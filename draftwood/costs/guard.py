@@ -71,7 +71,7 @@ class Guard:
             if len(self._trial) >= _TRIAL:
                 self._judge(self._trial[_FIRST:])
         elif self._behind():
-            self._left, self._pause = self._pause, min(2 * self._pause, _PAUSES[1])
+            self._rest()
 
     def _behind(self) -> bool:
         """Whether drafting has been slower for long enough."""
@@ -80,12 +80,16 @@ class Guard:
             enough and self._speeds[True].value < (1.0 - self._margin) * self._speeds[False].value
         )
 
+    def _rest(self) -> None:
+        """Begin a pause from drafting; the next one is twice as long."""
+        self._left, self._pause = self._pause, min(2 * self._pause, _PAUSES[1])
+
     def _judge(self, steps: list[tuple[float, float]]) -> None:
         """End a trial: drafting goes on if it was faster, and is what it was in these steps."""
         tokens, seconds = (sum(column) for column in zip(*steps, strict=True))
         self._trial = None
         if tokens / seconds < self._speeds[False].value:
-            self._left, self._pause = self._pause, min(2 * self._pause, _PAUSES[1])
+            self._rest()
             return
         self._pause = _PAUSES[0]
         self._speeds[True] = DecayedRatio(tokens / seconds, seconds, _HALF_LIFE)

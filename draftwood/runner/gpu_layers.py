@@ -8,7 +8,6 @@ kernel's, and only while its modules are what they were: not replaced, not moved
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -17,11 +16,12 @@ from torch import Tensor, nn
 
 from draftwood.kernels.gpu import AttendTrees, LayerKernels, layer_kernels
 from draftwood.runner.cpu.calls import any_global_hook
-from draftwood.runner.cpu.watched import Watched, acting, place
+from draftwood.runner.cpu.watched import Watched, place
 from draftwood.runner.decoder_layers import DecoderLayer, decoder_layer
 from draftwood.runner.device_trees import DeviceTrees
 from draftwood.runner.joined_linears import JoinedLinears, join_linears
 from draftwood.runner.kernel_attention import KernelAttention
+from draftwood.runner.layer_forward import LayerForward
 from draftwood.runner.masks import LayerKind
 from draftwood.runner.norm_formulas import early, norm_of
 from draftwood.tree import tree_of
@@ -106,7 +106,7 @@ def fuse_gpu_layers(
     return GpuLayers(found)
 
 
-class GpuLayer:
+class GpuLayer(LayerForward):
     """The ``forward`` of a decoder layer, with the kernels where they can be used.
 
     Args:
@@ -116,7 +116,6 @@ class GpuLayer:
 
     Attributes:
         index: its place in the cache.
-        watched: what has to stay as it was.
         following: the next layer, if it is such a one too.
     """
 
@@ -128,6 +127,7 @@ class GpuLayer:
         kernels: LayerKernels,
         norms: Sequence[tuple[Callable[..., Tensor], float]],
     ) -> None:
+        self.module = layer.module
         self._layer, self._kernels = layer, kernels
         self._early = norms[0][0] is early
         self._eps = [eps for _, eps in norms]
@@ -155,30 +155,10 @@ class GpuLayer:
             ],
         )
 
-    def enter(self, *, unchanged: bool = False) -> None:
-        """Have the layer call this object, if its modules are what they were.
-
-        ``unchanged``: they are.
-        """
-        members = self._layer.module.__dict__
-        if "forward" not in members and (unchanged or self.watched.unchanged()):
-            members["forward"] = self
-
     def exit(self) -> None:
-        """Have the layer call its own ``forward``."""
+        """See :meth:`draftwood.runner.layer_forward.LayerForward.exit`."""
         self._normed = None
-        if self._layer.module.__dict__.get("forward") is self:
-            del self._layer.module.__dict__["forward"]
-
-    @property
-    def _entered(self) -> bool:
-        """Whether nothing comes between this layer and the one before it."""
-        module = self._layer.module
-        return (
-            module.__dict__.get("forward") is self
-            and not acting(module._forward_hooks)
-            and not acting(module._forward_pre_hooks)
-        )
+        super().exit()
 
     def __call__(
         self,
@@ -200,9 +180,7 @@ class GpuLayer:
             or torch.is_grad_enabled()
             or not self._takes(hidden_states, position_embeddings)
         ):
-            module = self._layer.module
-            return type(module).forward(
-                module,
+            return self.own(
                 hidden_states,
                 attention_mask=attention_mask,
                 position_ids=position_ids,
@@ -235,7 +213,7 @@ class GpuLayer:
         gate, up = self._products(normed, mlp, ("gate_proj", "up_proj"))
         change = mlp.down_proj(kernels.silu_mul(gate, up))
         following = self.following
-        if following is None or not following._entered:
+        if following is None or not following.entered or following.hooked:
             return (x + change)[None]
         x, normed = following._add_norm(x, change, 0)
         result = x[None]
@@ -332,7 +310,7 @@ def _agrees(layer: GpuLayer, attend: AttendTrees, dtype: torch.dtype, device: to
             mask: Any = plan.stand_ins
             rows = torch.zeros(1, dtype=torch.int64, device=device)
             step = plan.attention(plan.seen(torch.from_numpy(plan.numbers).to(device), rows))
-            for forward in (layer, partial(type(modules.module).forward, modules.module)):
+            for forward in (layer, layer.own):
                 cache = _OneForward(drawn(_NODES, kv_heads, width), drawn(_NODES, kv_heads, width))
                 result = forward(
                     x,

@@ -23,8 +23,9 @@ from draftwood.runner.cpu.layouts import ROWS
 from draftwood.runner.cpu.norms import FusedNorm
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.cpu.stack import LayerStack, Passed, StackShape, changed, supported
-from draftwood.runner.cpu.watched import Watched, acting, place
+from draftwood.runner.cpu.watched import Watched, place
 from draftwood.runner.decoder_layers import ATTENTION, MLP, decoder_layer
+from draftwood.runner.layer_forward import LayerForward
 from draftwood.runner.norm_formulas import early
 
 MOST: Final = 64
@@ -186,7 +187,7 @@ def _reads_rows(linear: object) -> bool:
     )
 
 
-class FusedLayer:
+class FusedLayer(LayerForward):
     """The ``forward`` of a decoder layer, by kernels where they can be used.
 
     Args:
@@ -198,15 +199,12 @@ class FusedLayer:
         shape: its sizes and dtype.
         index: its place in the cache.
         address: of its ``Layer`` of layers.h.
-        entered: whether the layer calls this object.
         stack: of which it is a layer, and
         place: which one.
-        watched: what has to stay as it was.
     """
 
     stack: LayerStack | None = None
     place: int = 0
-    entered: bool = False
 
     def __init__(self, layer: nn.Module, parts: _Parts, compiled: Kernels) -> None:
         self.module = layer
@@ -260,27 +258,6 @@ class FusedLayer:
         )
         self.shape = StackShape(hidden, q, kv, inner, width, scale, dtype, attention)
 
-    def enter(self, *, unchanged: bool = False) -> None:
-        """Have the layer call this object, if its parts are what they were.
-
-        ``unchanged``: they are.
-        """
-        self.entered = "forward" not in self.module.__dict__ and (
-            unchanged or self.watched.unchanged()
-        )
-        if self.entered:
-            self.module.__dict__["forward"] = self
-
-    def exit(self) -> None:
-        """Have the layer call its own ``forward``."""
-        if self.module.__dict__.get("forward") is self:
-            del self.module.__dict__["forward"]
-
-    @property
-    def hooked(self) -> bool:
-        """Whether a hook of the layer itself may do something."""
-        return acting(self.module._forward_hooks) or acting(self.module._forward_pre_hooks)
-
     def __call__(
         self,
         hidden_states: Tensor,
@@ -306,8 +283,7 @@ class FusedLayer:
             or not all(self._takes(x) for x in (hidden_states, *position_embeddings))
             or position_embeddings[0].shape[-1] != self.shape.width
         ):
-            return type(self.module).forward(
-                self.module,
+            return self.own(
                 hidden_states,
                 attention_mask=attention_mask,
                 position_ids=position_ids,
@@ -399,7 +375,7 @@ def _agrees(layer: FusedLayer) -> bool:
     }
     with torch.inference_mode():
         try:
-            expected = type(layer.module).forward(layer.module, x, **given)
+            expected = layer.own(x, **given)
         except (TypeError, RuntimeError, ValueError, AttributeError, KeyError, IndexError):
             return False
         if not isinstance(expected, Tensor) or expected.shape != x.shape:

@@ -6,6 +6,7 @@ is one token's place in a row. Rolling back changes a length only. Keeping an ac
 gather per tensor. The caller names the entries that a forward writes and the number that it reads.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import add
@@ -20,6 +21,9 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import SavedTokens
 
 _GRAIN = 64
+
+_ALIGNED = 64
+"""Bytes at whose multiples a tensor of a CPU begins, as torch's own do."""
 
 
 @dataclass(frozen=True)
@@ -327,12 +331,7 @@ class KVCache(Cache):
         self.tensors, flats, self._whole = [], [], []
         with torch.inference_mode():
             for g, (plane, n) in enumerate(self._groups):
-                # Zeros, never empty: a masked entry still counts as 0 * value, and 0 * NaN is NaN.
-                tensor = torch.zeros(
-                    (n, self.rows, self.stride, plane.heads, plane.width),
-                    dtype=plane.dtype,
-                    device=plane.device,
-                )
+                tensor = _zeros((n, self.rows, self.stride, plane.heads, plane.width), plane)
                 if used:
                     tensor[:, :held, :used] = old[g][:, :held, :used]
                 self.tensors.append(tensor)
@@ -354,3 +353,17 @@ class KVCache(Cache):
                     targets.append(base + depth)
             self._lengths[row] += len(path) + 1
         return sources, targets
+
+
+def _zeros(shape: tuple[int, ...], plane: Plane) -> torch.Tensor:
+    """A tensor of zeros, never empty: a masked entry counts as 0 * value, and 0 * NaN is NaN.
+
+    On a CPU NumPy makes it: its pages become memory as they are written, while torch writes all of
+    them at once, which takes as long as some forwards.
+    """
+    if plane.device.type != "cpu":
+        return torch.zeros(shape, dtype=plane.dtype, device=plane.device)
+    size = math.prod(shape) * plane.dtype.itemsize
+    found = np.zeros(size + _ALIGNED, dtype=np.uint8)
+    begin = -found.ctypes.data % _ALIGNED
+    return torch.from_numpy(found[begin : begin + size]).view(plane.dtype).view(shape)

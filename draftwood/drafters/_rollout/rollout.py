@@ -51,6 +51,7 @@ class _Sequence:
         features: the target's features for the others, as several ``[n, F]``.
         draws: tokens sampled in this step.
         held: bytes of the committed text that wait for the rest of their character.
+        waiting: tokens whose features wait.
         to_commit: entries of the last step to commit before the next forward; None: none are due.
         tree: the policy's tree that ``entries`` belong to.
         entries: cached in this step.
@@ -63,6 +64,7 @@ class _Sequence:
     features: list[torch.Tensor]
     draws: Draws
     held: bytes = b""
+    waiting: int = 0
     to_commit: tuple[int, ...] | None = None
     tree: TreeBuilder | None = None
     entries: RolloutEntries | None = None
@@ -227,7 +229,8 @@ class DraftRollout:
         """Keep features until the model is asked, unless these are many."""
         if features is not None:
             sequence.features.append(features)
-            if sum(map(len, sequence.features)) > _MAX_FEATURES:
+            sequence.waiting += features.shape[0]
+            if sequence.waiting > _MAX_FEATURES:
                 self._compute_vectors([sequence])
 
     def _compute_vectors(self, sequences: Sequence[_Sequence]) -> None:
@@ -236,12 +239,13 @@ class DraftRollout:
         if not waiting or self._project is None:
             return
         features = [each for sequence in waiting for each in sequence.features]
-        counts = [sum(map(len, sequence.features)) for sequence in waiting]
+        counts = [sequence.waiting for sequence in waiting]
         with torch.inference_mode():
             found = self._project(torch.cat(features) if len(features) > 1 else features[0])
         for sequence, vectors in zip(waiting, torch.split(found, counts), strict=True):
             sequence.hidden.append(vectors)
             sequence.features.clear()
+            sequence.waiting = 0
 
     def _room(self, sequence: _Sequence) -> int:
         """Positions behind the root in the draft model's context; -1 or less: none for the root."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,18 @@ from numpy.typing import NDArray
 _SHIFT = 32
 _LOW = (1 << _SHIFT) - 1
 
+_MOST_WAITING = 64
+"""Rows that wait to be stored at most."""
+
+_Rows: TypeAlias = tuple[list[int], list[int], NDArray[np.int64], NDArray[np.float32]]
+"""Tokens before some tokens, these, and the target's top-k after them."""
+
 
 class LiveTable:
     """Rows in arrays, found through dictionaries; the rows form a ring buffer.
+
+    New rows wait until the table is asked, or are many: storing several at once takes hardly longer
+    than storing one, and most steps of a large batch do not ask.
 
     Args:
         max_rows: most keys stored.
@@ -23,7 +33,18 @@ class LiveTable:
         bigram: whether the keys are pairs of tokens.
     """
 
-    __slots__ = ("_bigram", "_keys", "_latest", "_least", "_logq", "_next", "_rows", "_tokens")
+    __slots__ = (
+        "_bigram",
+        "_keys",
+        "_latest",
+        "_least",
+        "_logq",
+        "_next",
+        "_rows",
+        "_tokens",
+        "_waiting",
+        "_waits",
+    )
 
     def __init__(self, max_rows: int, width: int, least: float, *, bigram: bool) -> None:
         self._bigram = bigram
@@ -37,6 +58,8 @@ class LiveTable:
         self._latest: dict[int, int] = {} if bigram else self._rows
         self._keys: list[int] = []
         self._next = 0
+        self._waiting: list[_Rows] = []
+        self._waits = 0  # number of these rows
 
     @property
     def bigram(self) -> bool:
@@ -66,24 +89,34 @@ class LiveTable:
         top_probs: NDArray[np.float32],
     ) -> None:
         """Store each row as the successors of its pair (before, token)."""
-        keys = tokens
-        if self._bigram:
-            keys = [high << _SHIFT | low for high, low in zip(before, tokens, strict=True)]
-        rows, latest, places = self._rows, self._latest, []
-        for key, token in zip(keys, tokens, strict=True):
-            row = rows.get(key)
-            if row is None:
-                row = self._place(key)
-            latest[token] = row
-            places.append(row)
+        self._waiting.append((before, tokens, top_tokens, top_probs))
+        self._waits += len(tokens)
+        if self._waits > _MOST_WAITING:
+            self._store()
+
+    def _store(self) -> None:
+        """Store the rows that wait, in their order."""
+        waiting, self._waiting, self._waits = self._waiting, [], 0
+        if not waiting:
+            return
+        rows, latest, bigram, places = self._rows, self._latest, self._bigram, []
+        for before, tokens, _, _ in waiting:
+            for high, token in zip(before, tokens, strict=True):
+                key = high << _SHIFT | token if bigram else token
+                row = rows.get(key)
+                if row is None:
+                    row = self._place(key)
+                latest[token] = row
+                places.append(row)
         width = self._tokens.shape[1]
-        probs = top_probs[:, :width]
+        best = _joined([found for _, _, found, _ in waiting])[:, :width]
+        probs = _joined([found for _, _, _, found in waiting])[:, :width]
         offered = probs >= self._least
         logq = np.full(probs.shape, -np.inf, dtype=np.float32)
         np.log(probs, out=logq, where=offered)
         # If an index repeats, NumPy keeps the last assignment, like a loop over the nodes.
         where = np.array(places, dtype=np.int64)
-        self._tokens[where] = np.where(offered, top_tokens[:, :width], -1)
+        self._tokens[where] = np.where(offered, best, -1)
         self._logq[where] = logq
 
     def _place(self, key: int) -> int:
@@ -106,6 +139,7 @@ class LiveTable:
         Returns:
             The row of each pair, and the numbers of the pairs that have no row of their own.
         """
+        self._store()
         rows, latest, bigram, empty = self._rows, self._latest, self._bigram, self.empty_row
         places, unknown = [], []
         for i, (high, token) in enumerate(zip(before, tokens, strict=True)):
@@ -120,3 +154,11 @@ class LiveTable:
         """Copies of the rows: tokens and natural logs of their probabilities, ``[n, width]``."""
         where = np.array(rows, dtype=np.int64)
         return self._tokens.take(where, axis=0), self._logq.take(where, axis=0)
+
+
+Number = TypeVar("Number", np.int64, np.float32)
+
+
+def _joined(parts: list[NDArray[Number]]) -> NDArray[Number]:
+    """The rows of all arrays; the one itself if there is no other."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -8,10 +8,10 @@ that
 is largest. E(n) is one token for each request plus the values of the n best candidates. T(n) is the
 seconds of a step (:mod:`draftwood.costs`) whose forward is over n drafted nodes. So a request with
 good candidates may have a large tree beside others with none. The rate is the moving average of the
-tokens a second that the engine generates. This maximises tokens per second over many steps;
-maximising E(n) / T(n) step by step would spend too little on steps that promise much and too much
-on others. If n = 0 is best, the step is plain decoding. Its candidates are labelled all the same,
-so that the tuner notices when drafting pays again.
+tokens a second that the engine generates, or that of plain decoding if it is higher. This maximises
+tokens per second over many steps; maximising E(n) / T(n) step by step would spend too little on
+steps that promise much and too much on others. If n = 0 is best, the step is plain decoding. Its
+candidates are labelled all the same, so that the tuner notices when drafting pays again.
 
 The rate is relative to plain decoding at the same load, by the same cost curve. So neither a
 shrinking batch nor a machine that slows down as a whole moves it. Draft forwards are decided before
@@ -19,6 +19,7 @@ that, level by level (:mod:`draftwood.policies.auto.levels`).
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from types import MappingProxyType
 
@@ -26,7 +27,7 @@ from draftwood.costs.decayed_ratio import DecayedRatio
 from draftwood.costs.live import LiveCosts
 from draftwood.policies.auto.calibration import BANDS, Calibration, Counts, band
 from draftwood.policies.auto.features import Source
-from draftwood.policies.auto.forecast import DraftForecast, Forecast
+from draftwood.policies.auto.forecast import DEFAULT_FORECAST, DraftForecast, Forecast
 from draftwood.policies.auto.levels import best_level
 from draftwood.policies.auto.rates import token_weights
 from draftwood.policies.auto.report import Report
@@ -75,6 +76,10 @@ _SMALLEST_PIECE, _LARGEST_PIECE = 32, 2048
 
 _DEAREST = 1.1
 """Cost of a token in such a piece, relative to one in a large forward, at most."""
+
+_NO_SEARCH = replace(DEFAULT_FORECAST, floor=NOTHING_PAYS.least)
+"""The forecast of steps that do not search for candidates: most do not, if searching adds less than
+the tokens that could be generated meanwhile."""
 
 _PAYS = 0.01
 """Least net gain of drafting over plain decoding, in expected tokens a request."""
@@ -140,12 +145,14 @@ class AutoTuner(Tuner):
         self._counts = [self.calibration.at(load.temperature) for load in loads]
         self._bands = [band(load.temperature) for load in loads]
         self._backlogs = [load.backlogs for load in loads]
+        if not self._searches:
+            return [_NO_SEARCH] * self.batch
         weights = token_weights(loads, min(1.0, alone), queued=queued)
         return [
             Forecast(
                 acceptance=counts.acceptance,
                 token_weight=weight,
-                floor=self._floor(weight),
+                floor=min(_HIGHEST, max(_LOWEST, self._recent_price / weight)),
                 price=self._recent_price / weight,
                 drafts={
                     source: DraftForecast(
@@ -178,18 +185,12 @@ class AutoTuner(Tuner):
 
     @property
     def rate(self) -> float:
-        """Recent tokens per second, at the load of this step."""
-        return self._gain.value * self.batch / self._plain
+        """Recent tokens per second, at the load of this step; at least those of plain decoding.
 
-    def _floor(self, token_weight: float) -> float:
-        """Lowest path probability of a candidate that may pay, in a request of this token weight.
-
-        Above 1 where the step is not to search for candidates: most steps do not, if searching adds
-        less than the tokens that could be generated meanwhile.
+        A rate below that would have nodes drafted that cost more than the tokens that plain steps
+        generate meanwhile.
         """
-        if not self._searches:
-            return NOTHING_PAYS.least
-        return min(_HIGHEST, max(_LOWEST, self._recent_price / token_weight))
+        return max(1.0, self._gain.value) * self.batch / self._plain
 
     def _level(self, source: str, nodes: int, requests: int) -> float:
         """Seconds of a drafter's forward over some nodes, those of some of the requests."""

@@ -14,7 +14,14 @@ from draftwood.costs import cache
 from draftwood.costs.busy import watched
 from draftwood.costs.progress import working
 from draftwood.costs.store import cpu_model
-from draftwood.runner.cpu.layouts import LayoutChoice, Weight, fastest_layouts, layouts
+from draftwood.runner.cpu.layouts import (
+    BUCKETS,
+    PROMPTS,
+    LayoutChoice,
+    Weight,
+    fastest_layouts,
+    layouts,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +34,9 @@ def cached_layouts(
 ) -> list[LayoutChoice | None]:
     """The layout of each weight, from the cache or chosen now.
 
-    The cache key is the processor, the number of threads, the layouts that work here and the
-    weights' shapes. A new choice is cached unless other processes used the machine meanwhile.
+    The cache key is the processor, the number of threads, the layouts that work here, the numbers
+    of rows that are timed and the weights' shapes. A new choice is cached unless other processes
+    used the machine meanwhile.
 
     Args:
         weights: each weight and its bias, in the order of the forward pass.
@@ -44,6 +52,7 @@ def cached_layouts(
         "torch": torch.__version__,
         "draftwood": __version__,
         "layouts": [layout.name for layout in layouts(weights)],
+        "rows": [*BUCKETS, *PROMPTS],
         "weights": cache.digest(shapes),
     }
     found = None if fresh else _choices(cache.read(cache.LAYOUTS, key), weights)

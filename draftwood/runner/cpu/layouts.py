@@ -3,7 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import median
 from typing import TypeAlias
@@ -18,6 +18,10 @@ Weight: TypeAlias = tuple[torch.Tensor, torch.Tensor | None]
 Shape: TypeAlias = tuple[torch.Size, torch.dtype, bool]
 
 BUCKETS = (1, 2, 4, 8, 16, 64)
+"""Numbers of rows of a step of decoding; a layout is chosen by them."""
+PROMPTS = (96, 128, 192)
+"""Numbers of rows of a prompt, or of a piece of one. The layout chosen is used for them while it is
+faster: a library's product catches up as the rows become many."""
 _END = 256
 _GAIN = 0.05
 """Least saving that justifies a layout's memory: share of the plain time, summed over buckets."""
@@ -126,6 +130,8 @@ def blocked_works(dtype: torch.dtype) -> bool:
 def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
     """The layout of each weight that saves most time at 1 to 64 rows; None: the plain one.
 
+    It is used for more rows as long as it is faster there too.
+
     Weights of one shape get the same layout. The weights are multiplied in the order of a forward
     pass, so that the CPU cache is in a realistic state: a weight that is timed alone is fast in
     layouts that are slow in a model.
@@ -138,16 +144,34 @@ def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
     linears = {
         layout: [layout.linear(layout.pack(weight)) for weight, _ in sample] for layout in tried
     }
-    seconds = {rows: _seconds(linears, sample, rows) for rows in BUCKETS}
+    sizes = BUCKETS + PROMPTS
+    seconds = {rows: _seconds(linears, sample, rows) for rows in sizes}
     chosen: dict[Shape, LayoutChoice | None] = {}
     for shape in set(map(_shape, sample)):
         ratios = {
-            layout: [seconds[rows][layout, shape] / seconds[rows][PLAIN, shape] for rows in BUCKETS]
+            layout: [seconds[rows][layout, shape] / seconds[rows][PLAIN, shape] for rows in sizes]
             for layout in tried[1:]
         }
         size = shape[0].numel() * shape[1].itemsize
-        chosen[shape] = WHOLE if ROWS in tried and size < _SMALL else best_layout(ratios)
+        small = ROWS in tried and size < _SMALL
+        chosen[shape] = up_to_prompts(WHOLE if small else best_layout(ratios), ratios)
     return [chosen[_shape(weight)] for weight in weights]
+
+
+def up_to_prompts(
+    choice: LayoutChoice | None, ratios: Mapping[WeightLayout, Sequence[float]]
+) -> LayoutChoice | None:
+    """The choice, for as many rows of a prompt as it is faster at.
+
+    Args:
+        choice: of :func:`best_layout`.
+        ratios: of each layout, its time over the plain layout's at all numbers of rows.
+    """
+    if choice is None or choice.high < _END:
+        return choice
+    prompts = zip(PROMPTS, ratios[choice.layout][len(BUCKETS) :], strict=True)
+    slower = (rows for rows, ratio in prompts if ratio >= 1.0)
+    return replace(choice, high=next(slower, _END))
 
 
 def _shape(weight: Weight) -> Shape:
@@ -199,11 +223,13 @@ def best_layout(ratios: Mapping[WeightLayout, Sequence[float]]) -> LayoutChoice 
     """The layout that saves most, and the buckets where it does.
 
     Args:
-        ratios: for each layout and bucket, its time over the plain layout's.
+        ratios: for each layout and bucket, its time over the plain layout's; those of prompts do
+            not count.
     """
     best: LayoutChoice | None = None
     best_gain = _GAIN
-    for layout, found in ratios.items():
+    for layout, timed in ratios.items():
+        found = timed[: len(BUCKETS)]
         for first, last in combinations(range(len(found) + 1), 2):
             gain = sum(1.0 - ratio for ratio in found[first:last])
             if layout is ROWS and last - first == len(found):

@@ -101,6 +101,19 @@ def test_the_rate_pays_for_nodes_and_for_levels(
     assert of.rate == pytest.approx(2 * len(levels) / seconds, rel=1e-3)
 
 
+def test_the_rate_is_never_below_that_of_plain_decoding() -> None:
+    # Steps of 11 nodes take 1.22 seconds, plain ones 1.0, and nothing is accepted.
+    of, candidate = tuner(LINEAR), bid(0.9)
+    run(of, 200, [candidate], [outcome(chain(11), (99,))])
+    begin(of, [10])
+    assert of.rate == pytest.approx(1.0 / LINEAR.seconds(1))
+    # A node that is accepted as rarely as its cost in tokens of plain steps does not pay.
+    node = LINEAR.seconds(2) - LINEAR.seconds(1)
+    worse, better = bid(0.95 * node), bid(node + 0.02)
+    assert not tree_at(worse, of.price([worse])).drafted
+    assert tree_at(better, of.price([better])).drafted
+
+
 def test_a_level_costs_the_tokens_made_meanwhile() -> None:
     of = tuner(WITH_DRAFT, [10, 10])
     settle(of, gain=1, batch=2)

@@ -23,6 +23,7 @@ from draftwood.runner.cpu.layouts import (
     fastest_layouts,
     layouts,
     timing_sample,
+    up_to_prompts,
 )
 from draftwood.runner.cpu.packing import Chooser, PackedLinear, pack
 from tests.factories.model_families import FAMILIES
@@ -353,6 +354,23 @@ def test_the_layout_with_the_largest_total_saving_is_chosen(
     transposed: tuple[float, ...], blocked: tuple[float, ...], expected: LayoutChoice | None
 ) -> None:
     assert best_layout({TRANSPOSED: transposed, BLOCKED: blocked}) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "at_prompts", "high"),
+    [
+        (LayoutChoice(BLOCKED, 1, 256), (0.8, 0.9, 0.99), 256),
+        (LayoutChoice(BLOCKED, 1, 256), (0.8, 0.8, 1.1), 192),
+        (LayoutChoice(BLOCKED, 1, 256), (1.0, 0.8, 0.8), 96),
+        (LayoutChoice(BLOCKED, 1, 64), (0.8, 0.8, 0.8), 64),
+    ],
+)
+def test_a_layout_serves_prompts_up_to_the_rows_at_which_it_is_slower(
+    given: LayoutChoice, at_prompts: tuple[float, ...], high: int
+) -> None:
+    ratios = {TRANSPOSED: (2.0,) * 9, BLOCKED: (2.0,) * 6 + at_prompts}
+    assert up_to_prompts(given, ratios) == replace(given, high=high)
+    assert up_to_prompts(None, ratios) is None
 
 
 def test_the_timing_sample_exceeds_the_cache_and_has_every_shape() -> None:

@@ -16,6 +16,7 @@ import pytest
 import draftwood
 from draftwood import Engine, Request
 from tests.factories.command_line import output_of
+from tests.factories.given_costs import drafting_pays
 
 ROOT = Path(__file__).parents[1]
 
@@ -98,7 +99,10 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_page_on_the_memory_runs(working_directory: Path) -> None:
+def test_the_page_on_the_memory_runs(
+    working_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafting_pays(monkeypatch)
     names: dict[str, Any] = {}
     printed = [run(code, names) for code in blocks("docs/memory.md")]
     assert len(printed) == 5

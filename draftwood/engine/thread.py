@@ -18,6 +18,7 @@ import torch
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Event, Finished, Request, Stepped
 from draftwood.errors import DraftwoodError
+from draftwood.runner.cpu.workers import end_workers
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +94,9 @@ class _Held:
 class EngineThread:
     """Runs an engine on a thread of its own, from now until :meth:`close`.
 
+    The thread that makes it had better not compute with torch meanwhile
+    (:mod:`draftwood.runner.cpu.workers`).
+
     Args:
         engine: nobody else may use it from now on.
         most: requests that may be held at once, running ones included; None: no limit.
@@ -119,6 +123,8 @@ class EngineThread:
         self._owners: dict[int, int] = {}  # tickets by the engine's number
         self._steps = self._failures = self._failed_in_a_row = 0
         self._cache_usage = 0.0
+        # This thread has loaded the model, and leaves its cores to the other one.
+        end_workers()
         self._thread = threading.Thread(target=self._run, name="draftwood-engine", daemon=True)
         self._thread.start()
 

@@ -20,7 +20,9 @@ logger = logging.getLogger(__name__)
 
 SOURCES = Path(__file__).parent
 
-_TORCH = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+TORCH_LIBRARY = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+"""PyTorch's library for the CPU; it depends on the OpenMP that computes."""
+
 _OPENMP_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 _ARGUMENTS: Final = {
@@ -111,7 +113,7 @@ def _openmp() -> _OpenMP | None:
     """The OpenMP library of PyTorch; None if it is not GNU's or compatible."""
     try:
         # A symbol is looked up in the libraries that it depends on too.
-        loaded = ctypes.CDLL(str(_TORCH))
+        loaded = ctypes.CDLL(str(TORCH_LIBRARY))
         functions = [getattr(loaded, name) for name in _OPENMP_FUNCTIONS]
     except (OSError, AttributeError):
         return None

@@ -1,0 +1,28 @@
+"""The OpenMP threads that compute for a thread: each thread that uses torch has workers of its own.
+
+They sleep while they are not needed, but count. Once there are more of them than cores, GNU's
+OpenMP lets every worker sleep at each barrier instead of waiting actively. A step has hundreds of
+barriers, and takes a third longer then.
+"""
+
+import ctypes
+
+from draftwood.kernels.functions import TORCH_LIBRARY
+
+_SOFT = 1  # omp_pause_soft: what was set stays, and threads are made anew when they are needed
+
+
+def end_workers() -> bool:
+    """End the OpenMP workers of the calling thread, before another thread computes instead of it.
+
+    They are made anew if the thread computes again.
+
+    Returns:
+        Whether torch's OpenMP can do that, and did.
+    """
+    try:
+        # A symbol is looked up in the libraries that it depends on too.
+        pause = ctypes.CDLL(str(TORCH_LIBRARY)).omp_pause_resource_all
+    except (OSError, AttributeError):
+        return False
+    return bool(pause(_SOFT) == 0)

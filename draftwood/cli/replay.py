@@ -63,12 +63,13 @@ def replay(
     """Run METHODS over a RECORDING and print their figures.
 
     Trees, accepted paths and tokens are those of a live run. With --model, rows that the recording
-    lacks are computed once and added to it.
+    lacks are computed once and added to it, by a replay that is interrupted as well.
     """
     names = spellings(methods)
 
     import torch
 
+    from draftwood.lab.bench.stopping import stoppable
     from draftwood.lab.replay.file import read, write
     from draftwood.lab.replay.recording import MissingRowError
     from draftwood.lab.replay.replayer import Replayer
@@ -100,23 +101,24 @@ def replay(
 
     before = recording.size
     found: list[Figures] = []
-    try:
-        for name, one in chosen.items():
-            try:
-                found.append(replayed(name, one))
-            except MissingRowError:
-                fewer = replay_method(harvest_accepted(one.method), info)
-                if harvest != "auto" or fewer.reads_rejected or not one.reads_rejected:
-                    raise
-                click.echo(
-                    f"{name}: the recording lacks rows of rejected nodes, so its tables learn from "
-                    f"{_ACCEPTED_ONLY}; give --model to ask the model once",
-                    err=True,
-                )
-                found.append(replayed(f"{name} ({_ACCEPTED_ONLY})", fewer))
-    finally:  # store the model's rows, even if interrupted
-        if recording.size > before:
-            write(path, recording)
+    with stoppable():
+        try:
+            for name, one in chosen.items():
+                try:
+                    found.append(replayed(name, one))
+                except MissingRowError:
+                    fewer = replay_method(harvest_accepted(one.method), info)
+                    if harvest != "auto" or fewer.reads_rejected or not one.reads_rejected:
+                        raise
+                    click.echo(
+                        f"{name}: the recording lacks rows of rejected nodes, so its tables learn "
+                        f"from {_ACCEPTED_ONLY}; give --model to ask the model once",
+                        err=True,
+                    )
+                    found.append(replayed(f"{name} ({_ACCEPTED_ONLY})", fewer))
+        finally:  # store the model's rows, even if interrupted
+            if recording.size > before:
+                write(path, recording)
     output.write(found, {"recording": str(path), "model": recording.model.name})
 
 

@@ -319,12 +319,11 @@ class KVCache(Cache):
         """
         if rows <= self.rows and entries <= self.stride:
             return
-        old, held = self.tensors, len(self._slots)
+        old = self.tensors
         if rows > self.rows:
             rows = max(rows, self.rows * 5 // 4)
-        used = max(self._touched, default=0)
         if entries > self.stride:
-            grown = max(entries, self.stride * 5 // 4) if used else entries
+            grown = max(entries, self.stride * 5 // 4) if any(self._touched) else entries
             entries = -(-grown // _GRAIN) * _GRAIN
         self.rows, self.stride = max(rows, self.rows), max(entries, self.stride)
         self.generation += 1
@@ -332,8 +331,9 @@ class KVCache(Cache):
         with torch.inference_mode():
             for g, (plane, n) in enumerate(self._groups):
                 tensor = _zeros((n, self.rows, self.stride, plane.heads, plane.width), plane)
-                if used:
-                    tensor[:, :held, :used] = old[g][:, :held, :used]
+                for row, own in enumerate(self._touched):
+                    if own:
+                        tensor[:, row, :own] = old[g][:, row, :own]
                 self.tensors.append(tensor)
                 flats.append(tensor.view(n, -1, plane.heads, plane.width).unbind(0))
         self._flats = [flats[group][i] for group, i in self._places]

@@ -1,6 +1,8 @@
 """``record``, ``replay`` and ``simulate`` on a tiny model: figures, files, errors, exit codes."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.figures import BatchLoad
 from draftwood.lab.replay.file import read
 from draftwood.lab.replay.pricing import NODE, STEP, expected_costs
+from draftwood.lab.replay.replayer import PromptRun, Replayer
 from tests.factories.command_line import output_of, refused, run
 from tests.factories.tiny_llama import save_tiny, tiny_llama
 
@@ -49,6 +52,29 @@ def test_a_replay_asks_the_model_once(recorded: str, checkpoint: str, tmp_path: 
     assert plain["acceptance_rate"] is None
     assert plain["steps"] == 2 * 15
     assert goose["steps"] < plain["steps"]
+
+
+def test_a_replay_that_is_stopped_keeps_the_rows_of_the_model(
+    recorded: str, checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, prompts = Replayer.replay, 0
+
+    def stopping(self: Replayer, *given: Any) -> PromptRun:
+        nonlocal prompts
+        prompts += 1
+        if prompts == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return honest(self, *given)
+
+    argv = "replay", recorded, "--methods", "goose", "--json", str(tmp_path / "1.json")
+    size = read(Path(recorded)).size
+    monkeypatch.setattr(Replayer, "replay", stopping)
+    assert run(*argv, "--model", checkpoint)[0] == 143
+    assert read(Path(recorded)).size > size
+    assert not (tmp_path / "1.json").exists()
+    monkeypatch.setattr(Replayer, "replay", honest)
+    [goose] = replay(recorded, tmp_path / "2.json", "--methods", "goose", "--model", checkpoint)
+    assert goose["live_prompts"] == 1
 
 
 def test_a_default_recording_can_be_replayed_with_default_methods(

@@ -156,9 +156,9 @@ class LiveTable:
         return self._tokens.take(where, axis=0), self._logq.take(where, axis=0)
 
 
-Number = TypeVar("Number", np.int64, np.float32)
+_Number = TypeVar("_Number", np.int64, np.float32)
 
 
-def _joined(parts: list[NDArray[Number]]) -> NDArray[Number]:
+def _joined(parts: list[NDArray[_Number]]) -> NDArray[_Number]:
     """The rows of all arrays; the one itself if there is no other."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)

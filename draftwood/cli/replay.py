@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from draftwood.methods import method, spellings
 from draftwood.methods.equip import equipped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from draftwood.costs.curve import StepCosts
     from draftwood.lab.replay.figures import Figures
     from draftwood.lab.replay.hosts import PricedHost
@@ -70,7 +73,7 @@ def replay(
     import torch
 
     from draftwood.lab.bench.stopping import stoppable
-    from draftwood.lab.replay.file import read, write
+    from draftwood.lab.replay.file import read
     from draftwood.lab.replay.recording import MissingRowError
     from draftwood.lab.replay.replayer import Replayer
     from draftwood.lab.replay.substitute import harvest_accepted, replay_method
@@ -99,27 +102,35 @@ def replay(
 
         return output.figures(name, one.method, costs, runs)
 
-    before = recording.size
     found: list[Figures] = []
-    with stoppable():
-        try:
-            for name, one in chosen.items():
-                try:
-                    found.append(replayed(name, one))
-                except MissingRowError:
-                    fewer = replay_method(harvest_accepted(one.method), info)
-                    if harvest != "auto" or fewer.reads_rejected or not one.reads_rejected:
-                        raise
-                    click.echo(
-                        f"{name}: the recording lacks rows of rejected nodes, so its tables learn "
-                        f"from {_ACCEPTED_ONLY}; give --model to ask the model once",
-                        err=True,
-                    )
-                    found.append(replayed(f"{name} ({_ACCEPTED_ONLY})", fewer))
-        finally:  # store the model's rows, even if interrupted
-            if recording.size > before:
-                write(path, recording)
+    with stoppable(), _rows_stored(path, recording):
+        for name, one in chosen.items():
+            try:
+                found.append(replayed(name, one))
+            except MissingRowError:
+                fewer = replay_method(harvest_accepted(one.method), info)
+                if harvest != "auto" or fewer.reads_rejected or not one.reads_rejected:
+                    raise
+                click.echo(
+                    f"{name}: the recording lacks rows of rejected nodes, so its tables learn from "
+                    f"{_ACCEPTED_ONLY}; give --model to ask the model once",
+                    err=True,
+                )
+                found.append(replayed(f"{name} ({_ACCEPTED_ONLY})", fewer))
     output.write(found, {"recording": str(path), "model": recording.model.name})
+
+
+@contextmanager
+def _rows_stored(path: Path, recording: Recording) -> Iterator[None]:
+    """Store the rows that the recording gets within the block, even if that is interrupted."""
+    from draftwood.lab.replay.file import write
+
+    before = recording.size
+    try:
+        yield
+    finally:
+        if recording.size > before:
+            write(path, recording)
 
 
 def _equipped(name: str, recording: Recording, *, live: bool) -> Method:

@@ -20,9 +20,7 @@ logger = logging.getLogger(__name__)
 
 SOURCES = Path(__file__).parent
 
-TORCH_LIBRARY = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-"""PyTorch's library for the CPU; it depends on the OpenMP that computes."""
-
+_TORCH = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
 _OPENMP_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
 
 _ARGUMENTS: Final = {
@@ -109,12 +107,20 @@ def readable(x: Tensor, dtype: torch.dtype) -> bool:
     )
 
 
+def torch_functions(*names: str) -> list[Function] | None:
+    """Functions of PyTorch's library for the CPU, or of those that it depends on; None if it lacks
+    one of them.
+    """
+    try:
+        loaded = ctypes.CDLL(str(_TORCH))
+        return [getattr(loaded, name) for name in names]
+    except (OSError, AttributeError):
+        return None
+
+
 def _openmp() -> _OpenMP | None:
     """The OpenMP library of PyTorch; None if it is not GNU's or compatible."""
-    try:
-        # A symbol is looked up in the libraries that it depends on too.
-        loaded = ctypes.CDLL(str(TORCH_LIBRARY))
-        functions = [getattr(loaded, name) for name in _OPENMP_FUNCTIONS]
-    except (OSError, AttributeError):
+    functions = torch_functions(*_OPENMP_FUNCTIONS)
+    if functions is None:
         return None
     return _OpenMP(*(ctypes.cast(each, c_void_p).value for each in functions))

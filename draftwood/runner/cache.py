@@ -19,11 +19,9 @@ from transformers import Cache
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import SavedTokens
+from draftwood.runner.cpu.aligned import LINE
 
 _GRAIN = 64
-
-_ALIGNED = 64
-"""Bytes at whose multiples a tensor of a CPU begins, as torch's own do."""
 
 
 @dataclass(frozen=True)
@@ -364,6 +362,6 @@ def _zeros(shape: tuple[int, ...], plane: Plane) -> torch.Tensor:
     if plane.device.type != "cpu":
         return torch.zeros(shape, dtype=plane.dtype, device=plane.device)
     size = math.prod(shape) * plane.dtype.itemsize
-    found = np.zeros(size + _ALIGNED, dtype=np.uint8)
-    begin = -found.ctypes.data % _ALIGNED
+    found = np.zeros(size + LINE, dtype=np.uint8)
+    begin = -found.ctypes.data % LINE  # where torch's own tensors begin
     return torch.from_numpy(found[begin : begin + size]).view(plane.dtype).view(shape)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from draftwood.kernels.compiled import _command
-from draftwood.kernels.functions import TORCH_LIBRARY, kernels, readable
+from draftwood.kernels.functions import _TORCH, kernels, readable
 from draftwood.runner.cpu.layouts import ROWS, layouts
 
 needs_compiler = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
@@ -24,7 +24,7 @@ def test_they_run_in_pytorchs_threads() -> None:
     try:
         for threads in (1, 3):
             torch.set_num_threads(threads)
-            assert ctypes.CDLL(str(TORCH_LIBRARY)).omp_get_max_threads() == threads
+            assert ctypes.CDLL(str(_TORCH)).omp_get_max_threads() == threads
     finally:
         torch.set_num_threads(before)
 

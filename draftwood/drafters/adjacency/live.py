@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +109,8 @@ class LiveTable:
                 latest[token] = row
                 places.append(row)
         width = self._tokens.shape[1]
-        best = _joined([found for _, _, found, _ in waiting])[:, :width]
-        probs = _joined([found for _, _, _, found in waiting])[:, :width]
+        best = np.concatenate([found for _, _, found, _ in waiting])[:, :width]
+        probs = np.concatenate([found for _, _, _, found in waiting])[:, :width]
         offered = probs >= self._least
         logq = np.full(probs.shape, -np.inf, dtype=np.float32)
         np.log(probs, out=logq, where=offered)
@@ -154,11 +154,3 @@ class LiveTable:
         """Copies of the rows: tokens and natural logs of their probabilities, ``[n, width]``."""
         where = np.array(rows, dtype=np.int64)
         return self._tokens.take(where, axis=0), self._logq.take(where, axis=0)
-
-
-_Number = TypeVar("_Number", np.int64, np.float32)
-
-
-def _joined(parts: list[NDArray[_Number]]) -> NDArray[_Number]:
-    """The rows of all arrays; the one itself if there is no other."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)

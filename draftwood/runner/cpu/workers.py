@@ -5,9 +5,7 @@ OpenMP lets every worker sleep at each barrier instead of waiting actively. A st
 barriers, and takes a third longer then.
 """
 
-import ctypes
-
-from draftwood.kernels.functions import TORCH_LIBRARY
+from draftwood.kernels.functions import torch_functions
 
 _SOFT = 1  # omp_pause_soft: what was set stays, and threads are made anew when they are needed
 
@@ -20,9 +18,5 @@ def end_workers() -> bool:
     Returns:
         Whether torch's OpenMP can do that, and did.
     """
-    try:
-        # A symbol is looked up in the libraries that it depends on too.
-        pause = ctypes.CDLL(str(TORCH_LIBRARY)).omp_pause_resource_all
-    except (OSError, AttributeError):
-        return False
-    return bool(pause(_SOFT) == 0)
+    found = torch_functions("omp_pause_resource_all")
+    return found is not None and bool(found[0](_SOFT) == 0)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from draftwood.kernels import functions
 from draftwood.kernels.functions import kernels
-from draftwood.runner.cpu import workers
 from draftwood.runner.cpu.workers import end_workers
 
 TASKS = Path("/proc/self/task")
@@ -43,5 +43,5 @@ def test_workers_end_and_are_made_anew() -> None:
 def test_an_openmp_that_cannot_end_them_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(workers, "TORCH_LIBRARY", tmp_path / "libtorch_cpu.dylib")
+    monkeypatch.setattr(functions, "_TORCH", tmp_path / "libtorch_cpu.dylib")
     assert not end_workers()

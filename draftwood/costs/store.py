@@ -37,6 +37,7 @@ class CostsKey:
         dtype: of the target's weights.
         threads: CPU threads.
         layouts: names of the weights' layouts on a CPU, sorted.
+        kernels: version of the compiled kernels on a CPU; "" without.
         torch: version.
         draftwood: version.
     """
@@ -47,6 +48,7 @@ class CostsKey:
     dtype: str
     threads: int
     layouts: tuple[str, ...]
+    kernels: str
     torch: str
     draftwood: str
 
@@ -114,6 +116,9 @@ def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Costs
     """
     import torch
 
+    from draftwood.kernels.functions import kernels
+
+    compiled = kernels() if info.device.type == "cpu" else None
     return CostsKey(
         model=info.identity,
         drafters=tuple(sorted((drafters or {}).items())),
@@ -121,6 +126,7 @@ def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Costs
         dtype=str(info.dtype).removeprefix("torch."),
         threads=torch.get_num_threads(),
         layouts=info.layouts,
+        kernels=compiled.version if compiled else "",
         torch=torch.__version__,
         draftwood=draftwood.__version__,
     )

@@ -61,6 +61,7 @@ class Kernels:
         couple: of draws.h.
         top: of top.h.
         openmp: address of what they need to know of PyTorch's OpenMP.
+        version: digest of the sources, the compiler, its flags and the processor.
     """
 
     multiply: Function
@@ -73,6 +74,7 @@ class Kernels:
     couple: Function
     top: Function
     openmp: int
+    version: str
 
 
 @cache
@@ -89,7 +91,8 @@ def kernels() -> Kernels | None:
         function.argtypes, function.restype = arguments, None
         functions[name] = function
     functions["draw"].restype = c_int64
-    return Kernels(**functions, openmp=ctypes.addressof(openmp))
+    version = Path(found._name).stem
+    return Kernels(**functions, openmp=ctypes.addressof(openmp), version=version)
 
 
 _kept: list[_OpenMP] = []

@@ -11,9 +11,11 @@
 
 namespace {
 
-constexpr int MOST = REGISTERS == 32 ? 9 : 4;  // rows of x that are multiplied together
-constexpr int BLOCK = 12;                      // rows of w that stay in the cache for FEW rows of x
-constexpr int64_t FEW = 64;                    // rows of x that stay in the cache for all rows of w
+constexpr int MOST = REGISTERS == 32 ? 9 : 4;     // rows of x that are multiplied together
+constexpr int BLOCK = 12;                         // rows of w that are multiplied with FEW rows of x before the next
+constexpr int64_t FEW = 64;                       // rows of x that stay in the second cache for all rows of w
+constexpr int64_t PIECE = 28 * 1024 / (MOST + 3);  // bytes of a row: those of a tile's rows stay in the first cache
+constexpr int64_t LINE = 64;                      // bytes
 
 template <class T, class S> struct Weight {
     const S* w;           // [outputs, inputs]
@@ -22,112 +24,137 @@ template <class T, class S> struct Weight {
     int64_t outputs, inputs;
 };
 
-// R rows of w with M rows of x. Meanwhile LINES rows' worth of w comes from memory, from `ahead` on.
-template <class T, class S, int R, int M, int LINES>
-inline void tile(const Weight<T, S>& weight, int64_t o, const T* x, T* y, const S* ahead) {
+// Elements first to end of rows of n.
+struct Piece {
+    int64_t n, first, end;
+};
+
+// Floats for R * M sums, in whole registers.
+template <int R, int M> constexpr int SUMS = (R * M + LANES - 1) / LANES * LANES;
+
+// A piece of R rows of w with the same of M rows of x. Between pieces, R * M registers of sums are kept; after the last,
+// the sums are found in SUMS floats, as [M, R]. Meanwhile a line comes from memory for every `gap` elements of a row,
+// from `ahead` on; none if that is null.
+template <class T, class S, int R, int M>
+inline void tile(const S* w, const T* x, const Piece& piece, const S* ahead, int64_t gap, Floats* kept, float* found) {
     typedef Kind<T> K;
     typedef typename K::Vector Vector;
-    constexpr int LINE = 64 / sizeof(S);  // elements
-    const int64_t n = weight.inputs;
-    const S* w = weight.w + o * n;
-    constexpr int GROUPS = (R * M + LANES - 1) / LANES;
-    Floats sums[GROUPS * LANES] = {};  // [M, R], filled up
-    int64_t k = 0;
-    for (; k + K::STEP <= n; k += K::STEP) {
+    const int64_t n = piece.n, end = piece.end;
+    int64_t k = piece.first, due = ahead ? k : end;
+    Floats sums[SUMS<R, M>] = {};
+    if (k) unrolled<R * M>([&](auto i) ALWAYS_INLINE { sums[i] = kept[i]; });
+    const auto add = [&](auto part, auto other) ALWAYS_INLINE {
         Vector parts[R];
-        for (int r = 0; r < R; r++) parts[r] = K::read(w + r * n + k);
-        // In the order of memory: that is much faster than a line of each row in turn. A step over int8 may read less
-        // than a line, which is then asked for once.
-        for (int i = 0; i < LINES * K::STEP; i += LINE)
-            if (LINE <= K::STEP || (LINES * k + i) % LINE < LINES * K::STEP) __builtin_prefetch(ahead + LINES * k + i, 0, 2);
-        for (int m = 0; m < M; m++) {
-            Vector other = K::read(x + m * n + k);
-            IN_REGISTER(other);
-            for (int r = 0; r < R; r++) sums[m * R + r] = K::product(sums[m * R + r], parts[r], other);
-        }
+        unrolled<R>([&](auto r) ALWAYS_INLINE {
+            parts[r] = part(r);
+            IN_REGISTER(parts[r]);
+        });
+        unrolled<M>([&](auto m) ALWAYS_INLINE {
+            Vector one = other(m);
+            IN_REGISTER(one);
+            unrolled<R>([&](auto r) ALWAYS_INLINE { sums[m * R + r] = K::product(sums[m * R + r], parts[r], one); });
+        });
+    };
+    for (; k + K::STEP <= end; k += K::STEP) {
+        // In the order of memory: that is much faster than a line of each row in turn.
+        for (; due <= k; due += gap, ahead += LINE / sizeof(S)) __builtin_prefetch(ahead, 0, 2);
+        add([=](int r) ALWAYS_INLINE { return K::read(w + r * n + k); },
+            [=](int m) ALWAYS_INLINE { return K::read(x + m * n + k); });
     }
-    if (k < n) {  // the rest, filled up with zeros
-        S rest[K::STEP];
-        T other_rest[K::STEP];
-        std::memset(rest, 0, sizeof rest);
-        std::memset(other_rest, 0, sizeof other_rest);
-        Vector parts[R];
-        for (int r = 0; r < R; r++) {
-            std::memcpy(rest, w + r * n + k, (n - k) * sizeof(S));
-            parts[r] = K::read(rest);
-        }
-        for (int m = 0; m < M; m++) {
-            std::memcpy(other_rest, x + m * n + k, (n - k) * sizeof(T));
-            const Vector other = K::read(other_rest);
-            for (int r = 0; r < R; r++) sums[m * R + r] = K::product(sums[m * R + r], parts[r], other);
-        }
+    if (end < n) return unrolled<R * M>([&](auto i) ALWAYS_INLINE { kept[i] = sums[i]; });
+    if (k < n) {
+        const auto filled = [=](auto* from) ALWAYS_INLINE {  // the rest, filled up with zeros
+            std::decay_t<decltype(*from)> rest[K::STEP];
+            std::memset(rest, 0, sizeof rest);
+            std::memcpy(rest, from, (n - k) * sizeof *from);
+            return K::read(rest);
+        };
+        add([=](int r) ALWAYS_INLINE { return filled(w + r * n + k); },
+            [=](int m) ALWAYS_INLINE { return filled(x + m * n + k); });
     }
-    float found[GROUPS * LANES];
-    for (int g = 0; g < GROUPS; g++) {
-        const Floats group = summed(sums + g * LANES);
-        std::memcpy(found + g * LANES, &group, sizeof group);
-    }
-    for (int r = 0; r < R; r++) {
-        const float bias = weight.bias ? K::wide(weight.bias[o + r]) : 0.0f;
-        const float scale = sizeof(S) == 1 ? weight.scales[o + r] : 1.0f;
-        for (int m = 0; m < M; m++) y[m * weight.outputs + o + r] = K::narrow(found[m * R + r] * scale + bias);
+    unrolled<SUMS<R, M> / LANES>([&](auto g) ALWAYS_INLINE { store(found + g * LANES, summed(sums + g * LANES)); });
+}
+
+// COUNT columns of y, from o on, of what tiles of R of them found.
+template <class T, class S, int R, int M, int COUNT>
+inline void put(const Weight<T, S>& weight, int64_t o, const float* found, T* y) {
+    typedef Kind<T> K;
+    float bias[COUNT], scale[COUNT];
+    for (int i = 0; i < COUNT; i++) bias[i] = weight.bias ? K::wide(weight.bias[o + i]) : 0.0f;
+    for (int i = 0; i < COUNT; i++) scale[i] = sizeof(S) == 1 ? weight.scales[o + i] : 1.0f;
+    for (int m = 0; m < M; m++, y += weight.outputs) {
+        float row[COUNT];
+        for (int i = 0; i < COUNT; i++) row[i] = found[i / R * SUMS<R, M> + m * R + i % R];
+        for (int i = 0; i < COUNT; i++) y[o + i] = K::narrow(row[i] * scale[i] + bias[i]);
     }
 }
 
 // Rows of w that are multiplied together: their sums, their parts and one of x fit into the registers.
 template <int M> constexpr int ROWS = (REGISTERS - 1) / (M + 1) >= 4 ? 4 : (REGISTERS - 1) / (M + 1);
 
-// BLOCK rows of w with M rows of x.
-template <class T, class S, int M, int LINES>
-void block(const Weight<T, S>& weight, int64_t o, const T* x, T* y, const S* ahead) {
-    constexpr int R = ROWS<M>;
-    static_assert(BLOCK % R == 0);
-    for (int i = 0; i < BLOCK; i += R) tile<T, S, R, M, LINES>(weight, o + i, x, y, ahead + i * weight.inputs);
+// Elements for which a tile asks in one piece.
+template <class S> int64_t fetched(const Piece& piece, int64_t gap) {
+    return (piece.end - piece.first + gap - 1) / gap * (LINE / sizeof(S));
 }
 
-// The next block comes from memory while this one is multiplied with all rows of x: part `turn` of it, of `turns`.
+// A piece of BLOCK rows of w with M rows of x.
 template <class T, class S, int M>
-void turn_of_block(const Weight<T, S>& weight, int64_t o, const T* x, T* y, const S* ahead, int64_t turn,
-                   int64_t turns) {
-    constexpr int R = ROWS<M>, SOME = (R + 1) / 2;
-    const int64_t lines = !ahead ? 0 : turns == 1 ? R : turns < R ? SOME : 1;
-    if (turn * lines >= R || lines == 0) return block<T, S, M, 0>(weight, o, x, y, weight.w);
-    ahead += turn * lines * weight.inputs;
-    if (lines == R)
-        block<T, S, M, R>(weight, o, x, y, ahead);
-    else if (lines == SOME)
-        block<T, S, M, SOME>(weight, o, x, y, ahead);
-    else
-        block<T, S, M, 1>(weight, o, x, y, ahead);
+void block(const Weight<T, S>& weight, int64_t o, const T* x, T* y, const Piece& piece, const S* ahead, int64_t gap,
+           Floats* kept) {
+    constexpr int R = ROWS<M>, TILES = BLOCK / R;
+    static_assert(BLOCK % R == 0);
+    float found[TILES * SUMS<R, M>];
+    const S* w = weight.w + o * piece.n;
+    for (int i = 0; i < TILES; i++) {
+        tile<T, S, R, M>(w + i * R * piece.n, x, piece, ahead, gap, kept + i * R * M, found + i * SUMS<R, M>);
+        if (ahead) ahead += fetched<S>(piece, gap);
+    }
+    if (piece.end == piece.n) put<T, S, R, M, BLOCK>(weight, o, found, y);
 }
 
-template <class T, class S>
-using Turn = void (*)(const Weight<T, S>&, int64_t, const T*, T*, const S*, int64_t, int64_t);
+// BLOCK rows of w with M rows of x at a time, in pieces if there are several times. Meanwhile the next block comes from
+// memory, spread over all of it: in a burst, it would hold up what comes from the second cache.
+template <class T, class S, int M>
+void blocks(const Weight<T, S>& weight, int64_t o, const T* x, T* y, int64_t rows, int64_t turns, bool last) {
+    constexpr int R = ROWS<M>;
+    constexpr int64_t STEP = Kind<T>::STEP;
+    const int64_t n = weight.inputs, pieces = turns == 1 ? 1 : (n * sizeof(T) + PIECE - 1) / PIECE;
+    const int64_t each = ((n + pieces - 1) / pieces + STEP - 1) / STEP * STEP, gap = turns * (LINE / sizeof(S)) / R;
+    const S *ahead = weight.w + (o + BLOCK) * n, *end = last ? ahead : ahead + BLOCK * n;
+    Floats kept[(FEW + MOST) * BLOCK];
+    for (int64_t k = 0; k < n; k += each) {
+        const Piece piece{n, k, n - k < each ? n : k + each};
+        for (int64_t i = 0; i < turns; i++) {
+            const int64_t m = i + 1 < turns ? i * M : rows - M;
+            block<T, S, M>(weight, o, x + m * n, y + m * weight.outputs, piece, ahead < end ? ahead : nullptr, gap,
+                           kept + i * M * BLOCK);
+            ahead += BLOCK / R * fetched<S>(piece, gap);
+        }
+    }
+}
 
-template <class T, class S, int... M> constexpr auto turns_of(std::integer_sequence<int, M...>) {
-    struct { Turn<T, S> by_rows[sizeof...(M)]; } found{{turn_of_block<T, S, M + 1>...}};
+template <class T, class S> using Blocks = void (*)(const Weight<T, S>&, int64_t, const T*, T*, int64_t, int64_t, bool);
+
+template <class T, class S, int... M> constexpr auto blocks_of(std::integer_sequence<int, M...>) {
+    struct { Blocks<T, S> by_rows[sizeof...(M)]; } found{{blocks<T, S, M + 1>...}};
     return found;
 }
 
 // Rows first to end of w with all rows of x.
 template <class T, class S>
 void part(const Weight<T, S>& weight, int64_t first, int64_t end, const T* x, T* y, int64_t rows) {
-    static constexpr auto TURNS = turns_of<T, S>(std::make_integer_sequence<int, MOST>());
-    // Turns of equal numbers of rows, of which the last may have some of the one before: with unequal numbers, turns
-    // would differ in ROWS, and ask for some of the next block twice and for some of it not at all.
+    static constexpr auto BLOCKS = blocks_of<T, S>(std::make_integer_sequence<int, MOST>());
+    // Turns of equal numbers of rows, of which the last may have some of the one before.
     const int64_t n = weight.inputs, turns = (rows + MOST - 1) / MOST, each = (rows + turns - 1) / turns;
-    const Turn<T, S> turn = TURNS.by_rows[each - 1];
     int64_t o = first;
-    for (; o + BLOCK <= end; o += BLOCK) {
-        const S* ahead = o + 2 * BLOCK <= end ? weight.w + (o + BLOCK) * n : nullptr;
-        for (int64_t i = 0; i < turns; i++) {
-            const int64_t m = i + 1 < turns ? i * each : rows - each;
-            turn(weight, o, x + m * n, y + m * weight.outputs, ahead, i, turns);
-        }
-    }
+    for (; o + BLOCK <= end; o += BLOCK)
+        BLOCKS.by_rows[each - 1](weight, o, x, y, rows, turns, o + 2 * BLOCK > end);
     for (; o < end; o++)
-        for (int64_t m = 0; m < rows; m++)
-            tile<T, S, 1, 1, 0>(weight, o, x + m * n, y + m * weight.outputs, weight.w);
+        for (int64_t m = 0; m < rows; m++) {
+            float found[SUMS<1, 1>];
+            tile<T, S, 1, 1>(weight.w + o * n, x + m * n, {n, 0, n}, nullptr, 0, nullptr, found);
+            put<T, S, 1, 1, 1>(weight, o, found, y + m * weight.outputs);
+        }
 }
 
 // What one of `threads` threads computes of y = x @ w.T + bias.

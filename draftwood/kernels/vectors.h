@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #if defined(__AVX2__)
@@ -20,6 +21,9 @@
 #else
 #define IN_REGISTER(value) __asm__("" : "+w"(value))
 #endif
+
+// Behind the parameters of a lambda: its body is part of its caller.
+#define ALWAYS_INLINE __attribute__((always_inline))
 
 namespace {
 
@@ -55,6 +59,13 @@ template <class V> inline V load(const void* from) {
 }
 
 template <class V> inline void store(void* to, V value) { std::memcpy(to, &value, sizeof value); }
+
+template <class F, int... I> ALWAYS_INLINE inline void each_of(F f, std::integer_sequence<int, I...>) {
+    (f(std::integral_constant<int, I>()), ...);
+}
+
+// Calls f with the constants 0 to N - 1: of an array indexed by constants alone, compilers make registers.
+template <int N, class F> ALWAYS_INLINE inline void unrolled(F f) { each_of(f, std::make_integer_sequence<int, N>()); }
 
 inline Floats floats_of(const int8_t* x) {
 #if defined(__AVX512F__)
@@ -94,13 +105,14 @@ template <> struct Kind<bfloat16> {
     static inline Vector read(const int8_t* x) {
         return (Vector)_mm512_cvtne2ps_pbh((__m512)floats_of(x + LANES), (__m512)floats_of(x));
     }
-#else
-    typedef Halves Vector;
-    static constexpr int STEP = LANES;
-    static inline Floats product(Floats sum, Vector a, Vector b) { return sum + widened(a) * widened(b); }
-    static inline Vector read(const int8_t* x) { return __builtin_convertvector((Words)floats_of(x) >> 16, Halves); }
-#endif
     static inline Vector read(const bfloat16* x) { return load<Vector>(x); }
+#else
+    typedef Floats Vector;
+    static constexpr int STEP = LANES;
+    static inline Floats product(Floats sum, Vector a, Vector b) { return sum + a * b; }
+    static inline Vector read(const int8_t* x) { return floats_of(x); }
+    static inline Vector read(const bfloat16* x) { return widened(load<Halves>(x)); }
+#endif
     static inline float wide(bfloat16 x) {
         const uint32_t bits = uint32_t(x.bits) << 16;
         float found;
@@ -113,7 +125,15 @@ template <> struct Kind<bfloat16> {
         if (x != x) return {0x7fc0};
         return {uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
     }
-    static inline Floats widened(Halves x) { return (Floats)(__builtin_convertvector(x, Words) << 16); }
+    static inline Floats widened(Halves x) {  // of wider ones, compilers convert each half alone
+#if defined(__AVX512F__)
+        return (Floats)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)x), 16);
+#elif defined(__AVX2__)
+        return (Floats)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)x), 16);
+#else
+        return (Floats)(__builtin_convertvector(x, Words) << 16);
+#endif
+    }
     static inline Floats floats(const bfloat16* x) { return widened(load<Halves>(x)); }
     static inline void put(bfloat16* to, Floats x) {
         const Words bits = (Words)x, odd = (bits >> 16) & 1, rounded = (bits + 0x7fff + odd) >> 16;

@@ -20,7 +20,7 @@ from draftwood.files import CACHE_VARIABLE
 from draftwood.protocols import TargetInfo
 
 COSTS = StepCosts(Curve((1, 2), (1.0, 2.0)), {"draft": Curve((1, 2), (0.5, 0.5))}, 0.1)
-KEY = CostsKey("m", (("draft", "d"),), "cpu", "float32", 2, ("rows",), "2.0", "0.1")
+KEY = CostsKey("m", (("draft", "d"),), "cpu", "float32", 2, ("rows",), "k", "2.0", "0.1")
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +54,7 @@ def test_every_part_of_the_key_counts() -> None:
         replace(KEY, dtype="bfloat16"),
         replace(KEY, threads=7),
         replace(KEY, layouts=()),
+        replace(KEY, kernels=""),
         replace(KEY, torch="3.0"),
         replace(KEY, draftwood="0.2"),
     ]

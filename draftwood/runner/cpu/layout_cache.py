@@ -14,6 +14,7 @@ from draftwood.costs import cache
 from draftwood.costs.busy import watched
 from draftwood.costs.progress import working
 from draftwood.costs.store import cpu_model
+from draftwood.kernels.functions import kernels
 from draftwood.runner.cpu.layouts import (
     BUCKETS,
     PROMPTS,
@@ -34,9 +35,9 @@ def cached_layouts(
 ) -> list[LayoutChoice | None]:
     """The layout of each weight, from the cache or chosen now.
 
-    The cache key is the processor, the number of threads, the layouts that work here, the numbers
-    of rows that are timed and the weights' shapes. A new choice is cached unless other processes
-    used the machine meanwhile.
+    The cache key is the processor, the number of threads, the compiled kernels, the layouts that
+    work here, the numbers of rows that are timed and the weights' shapes. A new choice is cached
+    unless other processes used the machine meanwhile.
 
     Args:
         weights: each weight and its bias, in the order of the forward pass.
@@ -46,11 +47,13 @@ def cached_layouts(
     if not weights:
         return []
     shapes = [_shape(weight) for weight in weights]
+    compiled = kernels()
     key = {
         "processor": cpu_model(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "draftwood": __version__,
+        "kernels": compiled.version if compiled else "",
         "layouts": [layout.name for layout in layouts(weights)],
         "rows": [*BUCKETS, *PROMPTS],
         "weights": cache.digest(shapes),

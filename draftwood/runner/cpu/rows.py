@@ -2,7 +2,7 @@
 
 With few rows, a product takes as long as reading the weight. PyTorch's products read it at a
 fraction of the memory's speed, or reorder it first. The compiled one reads it once for up to 64
-rows; with AVX-512, at the memory's speed for up to 9. Its result for a row does not depend on the
+rows, and nearly at the memory's speed for up to 8. Its result for a row does not depend on the
 other rows.
 """
 

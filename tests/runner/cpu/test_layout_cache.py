@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -54,6 +55,13 @@ def test_a_choice_is_cached_for_its_shapes() -> None:
 def test_a_choice_among_other_layouts_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     cached_layouts(WEIGHTS, choose)
     monkeypatch.setattr(layout_cache, "layouts", lambda _: [PLAIN, TRANSPOSED])
+    with pytest.raises(AssertionError, match="layout_cache again"):
+        cached_layouts(WEIGHTS, never)
+
+
+def test_a_choice_by_other_kernels_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    cached_layouts(WEIGHTS, choose)
+    monkeypatch.setattr(layout_cache, "kernels", lambda: SimpleNamespace(version="other"))
     with pytest.raises(AssertionError, match="layout_cache again"):
         cached_layouts(WEIGHTS, never)
 

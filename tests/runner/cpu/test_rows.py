@@ -23,7 +23,7 @@ def drawn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Ten
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
-@pytest.mark.parametrize("inputs", [1, 7, 37, 64, 100, 576])
+@pytest.mark.parametrize("inputs", [1, 7, 37, 64, 100, 576, 2050])
 @pytest.mark.parametrize("outputs", [1, 5, 33, 192])
 @pytest.mark.parametrize("biased", [False, True])
 def test_every_row_is_that_of_a_wider_product(

@@ -10,9 +10,11 @@
 
 namespace {
 
-constexpr int TOGETHER = 4;     // rows that are computed together
-constexpr int KEYS = 4;         // keys that they are multiplied with at a time
-constexpr int64_t SPAN = 128;   // keys between two looks at the maximum
+constexpr int TOGETHER = 4;                      // rows that are computed together
+constexpr int MANY = 32;                         // rows that share what they read of keys and values
+constexpr int KEYS = REGISTERS == 32 ? 4 : 2;    // keys that rows are multiplied with at a time
+constexpr int VALUES = REGISTERS == 32 ? 4 : 2;  // vectors of values that are added to them at a time
+constexpr int64_t SPAN = 128;                    // keys between two looks at the maximum
 constexpr int64_t WIDEST = 512;
 
 // Strides in elements; those of a query, key or value row's own elements are 1.
@@ -40,111 +42,143 @@ struct Attention {
 // Products of M queries [M, width] with N keys into `scores` [M, SPAN].
 template <class T, int M, int N>
 inline void score_keys(const float* queries, const T* keys, int64_t stride, int64_t width, float* scores) {
-    constexpr int GROUPS = (M * N + LANES - 1) / LANES;
-    Floats sums[GROUPS * LANES] = {};
+    Floats sums[SUMS<M * N>] = {};
     for (int64_t i = 0; i < width; i += LANES) {
         Floats parts[N];
-        for (int n = 0; n < N; n++) parts[n] = Kind<T>::floats(keys + n * stride + i);
-        for (int m = 0; m < M; m++) {
+        unrolled<N>([&](auto n) ALWAYS_INLINE {
+            parts[n] = Kind<T>::floats(keys + n * stride + i);
+            IN_REGISTER(parts[n]);
+        });
+        unrolled<M>([&](auto m) ALWAYS_INLINE {
             Floats query = load<Floats>(queries + m * width + i);
             IN_REGISTER(query);
-            for (int n = 0; n < N; n++) sums[m * N + n] += query * parts[n];
-        }
+            unrolled<N>([&](auto n) ALWAYS_INLINE { sums[m * N + n] += query * parts[n]; });
+        });
     }
-    float found[GROUPS * LANES];
-    for (int g = 0; g < GROUPS; g++) store(found + g * LANES, summed(sums + g * LANES));
-    for (int m = 0; m < M; m++)
-        for (int n = 0; n < N; n++) scores[m * SPAN + n] = found[m * N + n];
+    float found[SUMS<M * N>];
+    put_sums<M * N>(sums, found);
+    for (int m = 0; m < M; m++) std::memcpy(scores + m * SPAN, found + m * N, sizeof(float) * N);
 }
 
 // Adds N vectors of `count` weighted values, from element i on, to `sums` [M, width].
 template <class T, int M, int N>
 inline void add_values(const float* weights, const T* values, int64_t stride, int64_t count, int64_t width, float* sums) {
-    Floats found[M][N];
-    for (int m = 0; m < M; m++)
-        for (int n = 0; n < N; n++) found[m][n] = load<Floats>(sums + m * width + n * LANES);
+    Floats found[M * N];
+    unrolled<M * N>([&](auto i) ALWAYS_INLINE { found[i] = load<Floats>(sums + i / N * width + i % N * LANES); });
     for (int64_t key = 0; key < count; key++) {
         Floats parts[N];
-        for (int n = 0; n < N; n++) parts[n] = Kind<T>::floats(values + key * stride + n * LANES);
-        for (int m = 0; m < M; m++) {
-            Floats weight = Floats{} + weights[m * SPAN + key];
-            for (int n = 0; n < N; n++) found[m][n] += weight * parts[n];
-        }
+        unrolled<N>([&](auto n) ALWAYS_INLINE {
+            parts[n] = Kind<T>::floats(values + key * stride + n * LANES);
+            IN_REGISTER(parts[n]);
+        });
+        unrolled<M>([&](auto m) ALWAYS_INLINE {
+            const Floats weight = all(weights[m * SPAN + key]);
+            unrolled<N>([&](auto n) ALWAYS_INLINE { found[m * N + n] += weight * parts[n]; });
+        });
     }
-    for (int m = 0; m < M; m++)
-        for (int n = 0; n < N; n++) store(sums + m * width + n * LANES, found[m][n]);
+    unrolled<M * N>([&](auto i) ALWAYS_INLINE { store(sums + i / N * width + i % N * LANES, found[i]); });
 }
 
-// Rows `first` to `first + M` of one key head: row r is query r % count of the head's query head r / count.
-template <class T, int M> void attend(const Attention& a, int64_t batch, int64_t kv_head, int64_t first) {
+// Keys and values of a key head, up to SPAN of them, and the mask of the first row for them.
+template <class T> struct Span {
+    const T *keys, *values, *mask;
+    int64_t k_row, v_row, mask_row, count, width;
+};
+
+// What is known of a row after some keys: the highest score, and the sums of weights and of weighted values, with the
+// weight e^(score - highest).
+struct Found {
+    float highest, divisor;
+};
+
+// M rows [M, width], and what is found of them with the keys so far, with the keys of one more span.
+template <class T, int M> void add_span(const Span<T>& span, const float* queries, Found* rows, float* sums) {
+    typedef Kind<T> K;
+    const int64_t count = span.count, width = span.width;
+    float scores[M * SPAN];
+    int64_t key = 0;
+    for (; key + KEYS <= count; key += KEYS)
+        score_keys<T, M, KEYS>(queries, span.keys + key * span.k_row, span.k_row, width, scores + key);
+    for (; key < count; key++) score_keys<T, M, 1>(queries, span.keys + key * span.k_row, span.k_row, width, scores + key);
+    const int64_t filled = (count + LANES - 1) / LANES * LANES;
+    for (int m = 0; m < M; m++, sums += width) {
+        float* score = scores + m * SPAN;
+        for (int64_t i = count; i < filled; i++) score[i] = -__builtin_inff();
+        if (span.mask) {
+            const T* mask = span.mask + m * span.mask_row;
+            int64_t i = 0;
+            for (; i + LANES <= count; i += LANES) store(score + i, load<Floats>(score + i) + K::floats(mask + i));
+            for (; i < count; i++) score[i] += K::wide(mask[i]);
+        }
+        Floats highest = load<Floats>(score);
+        for (int64_t i = LANES; i < filled; i += LANES) highest = larger(highest, load<Floats>(score + i));
+        const float now = greatest(highest), before = rows[m].highest, next = now > before ? now : before;
+        if (next == -__builtin_inff()) {  // nothing was visible so far
+            for (int64_t i = 0; i < filled; i++) score[i] = 0.0f;
+            continue;
+        }
+        rows[m].highest = next;
+        Floats divisor = {};
+        for (int64_t i = 0; i < filled; i += LANES) {
+            const Floats weight = exponential(load<Floats>(score + i) - next);
+            store(score + i, weight);
+            divisor += weight;
+        }
+        if (before != next) {
+            const float factor = exponential(all(before - next))[0];
+            rows[m].divisor *= factor;
+            for (int64_t i = 0; i < width; i += LANES) store(sums + i, load<Floats>(sums + i) * factor);
+        }
+        rows[m].divisor += total(divisor);
+    }
+    sums -= M * width;
+    int64_t i = 0;
+    for (; i + VALUES * LANES <= width; i += VALUES * LANES)
+        add_values<T, M, VALUES>(scores, span.values + i, span.v_row, count, width, sums + i);
+    for (; i < width; i += LANES) add_values<T, M, 1>(scores, span.values + i, span.v_row, count, width, sums + i);
+}
+
+// Rows `first` to `first + rows` of one key head: row r is query r % count of the head's query head r / count.
+template <class T> void attend(const Attention& a, int64_t batch, int64_t kv_head, int64_t first, int64_t rows) {
     typedef Kind<T> K;
     const int64_t width = a.width, group = a.heads / a.kv_heads, own = a.count(batch), seen = a.seen(batch);
-    const T* keys = static_cast<const T*>(a.k) + batch * a.k_batch + kv_head * a.k_head;
-    const T* values = static_cast<const T*>(a.v) + batch * a.v_batch + kv_head * a.v_head;
-    float queries[M * WIDEST], sums[M * WIDEST], scores[M * SPAN], most[M], divisors[M];
-    for (int m = 0; m < M; m++) {
+    float queries[MANY * WIDEST], sums[MANY * WIDEST];
+    Found found[MANY];
+    for (int64_t m = 0; m < rows; m++) {
         const int64_t head = kv_head * group + (first + m) / own, row = (first + m) % own;
         const T* query = static_cast<const T*>(a.q) + a.before(batch) + head * a.q_head + row * a.q_row;
         for (int64_t i = 0; i < width; i += LANES) {
             store(queries + m * width + i, K::floats(query + i) * float(a.scale));
             store(sums + m * width + i, Floats{});
         }
-        most[m] = -__builtin_inff();
-        divisors[m] = 0.0f;
+        found[m] = {-__builtin_inff(), 0.0f};
     }
+    const T* keys = static_cast<const T*>(a.k) + batch * a.k_batch + kv_head * a.k_head;
+    const T* values = static_cast<const T*>(a.v) + batch * a.v_batch + kv_head * a.v_head;
+    const T* mask = a.mask ? static_cast<const T*>(a.mask) + batch * a.mask_batch + first * a.mask_row : nullptr;
     for (int64_t start = 0; start < seen; start += SPAN) {
-        const int64_t count = seen - start < SPAN ? seen - start : SPAN;
-        const T* block = keys + start * a.k_row;
-        int64_t key = 0;
-        for (; key + KEYS <= count; key += KEYS)
-            score_keys<T, M, KEYS>(queries, block + key * a.k_row, a.k_row, width, scores + key);
-        for (; key < count; key++) score_keys<T, M, 1>(queries, block + key * a.k_row, a.k_row, width, scores + key);
-        const int64_t filled = (count + LANES - 1) / LANES * LANES;
-        for (int m = 0; m < M; m++) {
-            float* score = scores + m * SPAN;
-            for (int64_t i = count; i < filled; i++) score[i] = -__builtin_inff();
-            if (a.mask) {
-                const T* mask = static_cast<const T*>(a.mask) + batch * a.mask_batch + (first + m) * a.mask_row + start;
-                int64_t i = 0;
-                for (; i + LANES <= count; i += LANES) store(score + i, load<Floats>(score + i) + K::floats(mask + i));
-                for (; i < count; i++) score[i] += K::wide(mask[i]);
+        Span<T> span{keys + start * a.k_row, values + start * a.v_row, mask ? mask + start : nullptr, a.k_row, a.v_row,
+                     a.mask_row, seen - start < SPAN ? seen - start : SPAN, width};
+        for (int64_t m = 0; m < rows; m += TOGETHER) {
+            const float* some = queries + m * width;
+            switch (rows - m) {
+                case 1: add_span<T, 1>(span, some, found + m, sums + m * width); break;
+                case 2: add_span<T, 2>(span, some, found + m, sums + m * width); break;
+                case 3: add_span<T, 3>(span, some, found + m, sums + m * width); break;
+                default: add_span<T, TOGETHER>(span, some, found + m, sums + m * width);
             }
-            Floats highest = load<Floats>(score);
-            for (int64_t i = LANES; i < filled; i += LANES) highest = larger(highest, load<Floats>(score + i));
-            const float now = greatest(highest), before = most[m], next = now > before ? now : before;
-            if (next == -__builtin_inff()) {  // nothing was visible so far
-                for (int64_t i = 0; i < filled; i++) score[i] = 0.0f;
-                continue;
-            }
-            most[m] = next;
-            Floats divisor = {};
-            for (int64_t i = 0; i < filled; i += LANES) {
-                const Floats weight = exponential(load<Floats>(score + i) - next);
-                store(score + i, weight);
-                divisor += weight;
-            }
-            if (before != next) {
-                const float factor = exponential(Floats{} + (before - next))[0];
-                divisors[m] *= factor;
-                for (int64_t i = 0; i < width; i += LANES)
-                    store(sums + m * width + i, load<Floats>(sums + m * width + i) * factor);
-            }
-            divisors[m] += total(divisor);
+            if (span.mask) span.mask += TOGETHER * a.mask_row;
         }
-        const T* value = values + start * a.v_row;
-        int64_t i = 0;
-        for (; i + 4 * LANES <= width; i += 4 * LANES) add_values<T, M, 4>(scores, value + i, a.v_row, count, width, sums + i);
-        for (; i < width; i += LANES) add_values<T, M, 1>(scores, value + i, a.v_row, count, width, sums + i);
     }
-    for (int m = 0; m < M; m++) {
+    for (int64_t m = 0; m < rows; m++) {
         const int64_t head = kv_head * group + (first + m) / own, row = (first + m) % own;
         T* out = static_cast<T*>(a.out) + ((a.first(batch) + row) * a.heads + head) * width;
-        const float factor = 1.0f / divisors[m];
+        const float factor = 1.0f / found[m].divisor;
         for (int64_t i = 0; i < width; i += LANES) K::put(out + i, load<Floats>(sums + m * width + i) * factor);
     }
 }
 
-// What one thread computes: a share of the products of rows and keys, as runs of up to TOGETHER rows of one key head.
+// What one thread computes: a share of the products of rows and keys, as runs of up to MANY rows of one key head.
 template <class T> void attention_part(const Attention& a) {
     const int64_t thread = a.openmp->thread(), threads = a.openmp->threads(), group = a.heads / a.kv_heads;
     int64_t all = 0;
@@ -162,13 +196,9 @@ template <class T> void attention_part(const Attention& a) {
         for (int64_t row = reached(begin); row < last;) {
             const int64_t kv_head = row / each, first = row % each;
             const int64_t left = last - row < each - first ? last - row : each - first;
-            switch (left < TOGETHER ? left : TOGETHER) {
-                case 1: attend<T, 1>(a, batch, kv_head, first); break;
-                case 2: attend<T, 2>(a, batch, kv_head, first); break;
-                case 3: attend<T, 3>(a, batch, kv_head, first); break;
-                default: attend<T, TOGETHER>(a, batch, kv_head, first);
-            }
-            row += left < TOGETHER ? left : TOGETHER;
+            const int64_t some = left < MANY ? left : MANY;
+            attend<T>(a, batch, kv_head, first, some);
+            row += some;
         }
         passed += rows * seen;
     }

@@ -53,7 +53,7 @@ template <class T> void add(T* y, const T* x, int64_t count) {
 
 inline Floats silu(Floats x) {
     const Integers negative = (Integers)(x < 0.0f);
-    const Floats e = exponential((Floats)((Integers)x | INT32_MIN)), one = Floats{} + 1.0f;  // of -|x|
+    const Floats e = exponential((Floats)((Integers)x | INT32_MIN)), one = all(1.0f);  // of -|x|
     return x * (Floats)(((Integers)e & negative) | ((Integers)one & ~negative)) / (one + e);
 }
 
@@ -64,7 +64,7 @@ template <class T> void activate(T* gate, const T* up, int64_t rows, int64_t col
         every(
             first, end, [=](int64_t i) { K::put(gate + i, rounded<T>(silu(K::floats(gate + i))) * K::floats(up + i)); },
             [=](int64_t i) {
-                const float active = K::wide(K::narrow(silu(Floats{} + K::wide(gate[i]))[0]));
+                const float active = K::wide(K::narrow(silu(all(K::wide(gate[i])))[0]));
                 gate[i] = K::narrow(active * K::wide(up[i]));
             });
 }

@@ -11,11 +11,11 @@
 
 namespace {
 
-constexpr int MOST = REGISTERS == 32 ? 9 : 4;     // rows of x that are multiplied together
-constexpr int BLOCK = 12;                         // rows of w that are multiplied with FEW rows of x before the next
-constexpr int64_t FEW = 64;                       // rows of x that stay in the second cache for all rows of w
+constexpr int MOST = REGISTERS == 32 ? 9 : 4;      // rows of x that are multiplied together
+constexpr int BLOCK = 12;                          // rows of w that are multiplied with FEW rows of x before the next
+constexpr int64_t FEW = 64;                        // rows of x that stay in the second cache for all rows of w
 constexpr int64_t PIECE = 28 * 1024 / (MOST + 3);  // bytes of a row: those of a tile's rows stay in the first cache
-constexpr int64_t LINE = 64;                      // bytes
+constexpr int64_t LINE = 64;                       // bytes
 
 template <class T, class S> struct Weight {
     const S* w;           // [outputs, inputs]
@@ -29,9 +29,6 @@ struct Piece {
     int64_t n, first, end;
 };
 
-// Floats for R * M sums, in whole registers.
-template <int R, int M> constexpr int SUMS = (R * M + LANES - 1) / LANES * LANES;
-
 // A piece of R rows of w with the same of M rows of x. Between pieces, R * M registers of sums are kept; after the last,
 // the sums are found in SUMS floats, as [M, R]. Meanwhile a line comes from memory for every `gap` elements of a row,
 // from `ahead` on; none if that is null.
@@ -41,7 +38,7 @@ inline void tile(const S* w, const T* x, const Piece& piece, const S* ahead, int
     typedef typename K::Vector Vector;
     const int64_t n = piece.n, end = piece.end;
     int64_t k = piece.first, due = ahead ? k : end;
-    Floats sums[SUMS<R, M>] = {};
+    Floats sums[SUMS<R * M>] = {};
     if (k) unrolled<R * M>([&](auto i) ALWAYS_INLINE { sums[i] = kept[i]; });
     const auto add = [&](auto part, auto other) ALWAYS_INLINE {
         Vector parts[R];
@@ -72,7 +69,7 @@ inline void tile(const S* w, const T* x, const Piece& piece, const S* ahead, int
         add([=](int r) ALWAYS_INLINE { return filled(w + r * n + k); },
             [=](int m) ALWAYS_INLINE { return filled(x + m * n + k); });
     }
-    unrolled<SUMS<R, M> / LANES>([&](auto g) ALWAYS_INLINE { store(found + g * LANES, summed(sums + g * LANES)); });
+    put_sums<R * M>(sums, found);
 }
 
 // COUNT columns of y, from o on, of what tiles of R of them found.
@@ -84,7 +81,7 @@ inline void put(const Weight<T, S>& weight, int64_t o, const float* found, T* y)
     for (int i = 0; i < COUNT; i++) scale[i] = sizeof(S) == 1 ? weight.scales[o + i] : 1.0f;
     for (int m = 0; m < M; m++, y += weight.outputs) {
         float row[COUNT];
-        for (int i = 0; i < COUNT; i++) row[i] = found[i / R * SUMS<R, M> + m * R + i % R];
+        for (int i = 0; i < COUNT; i++) row[i] = found[i / R * SUMS<R * M> + m * R + i % R];
         for (int i = 0; i < COUNT; i++) y[o + i] = K::narrow(row[i] * scale[i] + bias[i]);
     }
 }
@@ -103,10 +100,10 @@ void block(const Weight<T, S>& weight, int64_t o, const T* x, T* y, const Piece&
            Floats* kept) {
     constexpr int R = ROWS<M>, TILES = BLOCK / R;
     static_assert(BLOCK % R == 0);
-    float found[TILES * SUMS<R, M>];
+    float found[TILES * SUMS<R * M>];
     const S* w = weight.w + o * piece.n;
     for (int i = 0; i < TILES; i++) {
-        tile<T, S, R, M>(w + i * R * piece.n, x, piece, ahead, gap, kept + i * R * M, found + i * SUMS<R, M>);
+        tile<T, S, R, M>(w + i * R * piece.n, x, piece, ahead, gap, kept + i * R * M, found + i * SUMS<R * M>);
         if (ahead) ahead += fetched<S>(piece, gap);
     }
     if (piece.end == piece.n) put<T, S, R, M, BLOCK>(weight, o, found, y);
@@ -151,7 +148,7 @@ void part(const Weight<T, S>& weight, int64_t first, int64_t end, const T* x, T*
         BLOCKS.by_rows[each - 1](weight, o, x, y, rows, turns, o + 2 * BLOCK > end);
     for (; o < end; o++)
         for (int64_t m = 0; m < rows; m++) {
-            float found[SUMS<1, 1>];
+            float found[SUMS<1>];
             tile<T, S, 1, 1>(weight.w + o * n, x + m * n, {n, 0, n}, nullptr, 0, nullptr, found);
             put<T, S, 1, 1, 1>(weight, o, found, y + m * weight.outputs);
         }

@@ -67,6 +67,9 @@ template <class F, int... I> ALWAYS_INLINE inline void each_of(F f, std::integer
 // Calls f with the constants 0 to N - 1: of an array indexed by constants alone, compilers make registers.
 template <int N, class F> ALWAYS_INLINE inline void unrolled(F f) { each_of(f, std::make_integer_sequence<int, N>()); }
 
+// x in all lanes. Of x + 0, compilers make a sum, as it differs from x where that is -0.
+inline Floats all(float x) { return x - Floats{}; }
+
 inline Floats floats_of(const int8_t* x) {
 #if defined(__AVX512F__)
     return (Floats)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load<__m128i>(x)));
@@ -142,8 +145,12 @@ template <> struct Kind<bfloat16> {
     }
 };
 
-// Which lane of a and b together, for the first half of every 2 WIDTH lanes.
-template <int WIDTH> constexpr int half(int lane) { return lane / WIDTH * 2 * WIDTH + lane % WIDTH; }
+// The lane of a and b together that a fold of WIDTH puts into a lane: of each 2 WIDTH lanes the first half, once of a and
+// once of b. That is one instruction, as narrow folds stay in 4 lanes and wide ones do not part them.
+template <int WIDTH> constexpr int first_half(int lane) {
+    if (WIDTH >= 4) return lane / WIDTH % 2 * LANES + lane / (2 * WIDTH) * 2 * WIDTH + lane % WIDTH;
+    return lane % 4 / 2 * LANES + lane / 4 * 4 + lane % 2 / WIDTH * 2 * WIDTH + lane % WIDTH;
+}
 
 template <int... AT> inline Floats shuffled(Floats a, Floats b) {
 #if defined(__clang__) || __GNUC__ >= 12
@@ -153,22 +160,33 @@ template <int... AT> inline Floats shuffled(Floats a, Floats b) {
 #endif
 }
 
-// Halves the lanes of every sum, so that those of a and of b fit into one register.
+// Halves the lanes of both sums, so that they fit into one register.
 template <int WIDTH, int... LANE>
 inline Floats folded(Floats a, Floats b, std::integer_sequence<int, LANE...>) {
-    return shuffled<half<WIDTH>(LANE)...>(a, b) + shuffled<half<WIDTH>(LANE) + WIDTH...>(a, b);
+    return shuffled<first_half<WIDTH>(LANE)...>(a, b) + shuffled<first_half<WIDTH>(LANE) + WIDTH...>(a, b);
 }
 
-// The sums of LANES registers, in one: lanes i and i + LANES / 2 are added first.
+// The sums of the lanes of 2 WIDTH registers, in one: lanes i and i + LANES / 2 are added first.
 template <int WIDTH = LANES / 2> inline Floats summed(const Floats* x) {
     if constexpr (WIDTH == 0) {
         return *x;
     } else {
+        constexpr bool WIDE = WIDTH >= 4;
         Floats half[WIDTH];
-        for (int i = 0; i < WIDTH; i++)
-            half[i] = folded<WIDTH>(x[2 * i], x[2 * i + 1], std::make_integer_sequence<int, LANES>());
+        unrolled<WIDTH>([&](auto i) ALWAYS_INLINE {
+            half[i] = folded<WIDTH>(x[WIDE ? i : 2 * i], x[WIDE ? i + WIDTH : 2 * i + 1],
+                                    std::make_integer_sequence<int, LANES>());
+        });
         return summed<WIDTH / 2>(half);
     }
+}
+
+// N sums, filled up to whole registers.
+template <int N> constexpr int SUMS = (N + LANES - 1) / LANES * LANES;
+
+// The sums of the lanes of SUMS<N> registers, into as many floats.
+template <int N> inline void put_sums(const Floats* x, float* to) {
+    unrolled<SUMS<N> / LANES>([&](auto g) ALWAYS_INLINE { store(to + g * LANES, summed(x + g * LANES)); });
 }
 
 // The sum of the lanes, in the order of `summed`.
@@ -197,7 +215,7 @@ constexpr float LEAST = -87.0f;  // e^x of less is taken as 0
 
 // e^x for x <= 0 to two units in the last place (Cephes' polynomial); 0 below LEAST.
 inline Floats exponential(Floats x) {
-    const Floats shift = Floats{} + 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
+    const Floats shift = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer in the low bits
     const Floats shifted = x * 1.44269504088896341f + shift;
     const Floats n = shifted - shift;
     const Floats r = x - n * 0.693359375f + n * 2.12194440e-4f;

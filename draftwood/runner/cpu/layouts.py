@@ -19,10 +19,10 @@ Shape: TypeAlias = tuple[torch.Size, torch.dtype, bool]
 
 BUCKETS = (1, 2, 4, 8, 16, 64)
 """Numbers of rows of a step of decoding; a layout is chosen by them."""
-PROMPTS = (96, 128, 192)
+PROMPTS = (96, 128, 192, 256, 512)
 """Numbers of rows of a prompt, or of a piece of one. The layout chosen is used for them while it is
-faster: a library's product catches up as the rows become many."""
-_END = 256
+faster than the plain one: a library's product may catch up as the rows become many."""
+_ENDLESS = 1 << 40
 _GAIN = 0.05
 """Least saving that justifies a layout's memory: share of the plain time, summed over buckets."""
 
@@ -38,7 +38,8 @@ _ENOUGH = 1 << 26
 """Bytes of weights that exceed any CPU cache."""
 
 _WARM_UP, _PASSES, _LONG = 1, 4, 0.5
-"""Passes over the sample: uncounted, counted; and seconds after which no further pass begins."""
+"""Passes over the sample: uncounted, counted; and seconds after which no further pass begins. If
+the first took as long, it counts."""
 
 
 Linear: TypeAlias = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
@@ -66,7 +67,7 @@ class LayoutChoice:
 
     layout: WeightLayout
     low: int = 0
-    high: int = 1 << 40
+    high: int = _ENDLESS
 
 
 def _transpose(weight: torch.Tensor) -> torch.Tensor:
@@ -100,7 +101,7 @@ BLOCKED = WeightLayout("blocked", _block, _unblock, _blocked_linear)
 ROWS = WeightLayout("rows", _as_stored, _as_stored, RowsLinear)
 
 
-WHOLE = LayoutChoice(ROWS, BUCKETS[0], _END)
+WHOLE = LayoutChoice(ROWS, BUCKETS[0])
 """The layout of the kernels, for all row counts."""
 
 
@@ -144,17 +145,16 @@ def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
     linears = {
         layout: [layout.linear(layout.pack(weight)) for weight, _ in sample] for layout in tried
     }
-    sizes = BUCKETS + PROMPTS
-    seconds = {rows: _seconds(linears, sample, rows) for rows in sizes}
+    ratios = _ratios(linears, sample, BUCKETS)
     chosen: dict[Shape, LayoutChoice | None] = {}
-    for shape in set(map(_shape, sample)):
-        ratios = {
-            layout: [seconds[rows][layout, shape] / seconds[rows][PLAIN, shape] for rows in sizes]
-            for layout in tried[1:]
-        }
+    for shape, of_layouts in ratios.items():
         size = shape[0].numel() * shape[1].itemsize
-        small = ROWS in tried and size < _SMALL
-        chosen[shape] = up_to_prompts(WHOLE if small else best_layout(ratios), ratios)
+        chosen[shape] = WHOLE if ROWS in tried and size < _SMALL else best_layout(of_layouts)
+    # Others are not timed: some take a minute for a prompt in half precision.
+    kept = {PLAIN} | {choice.layout for choice in chosen.values() if choice}
+    linears = {layout: each for layout, each in linears.items() if layout in kept}
+    for shape, of_layouts in _ratios(linears, sample, PROMPTS).items():
+        chosen[shape] = up_to_prompts(chosen[shape], of_layouts)
     return [chosen[_shape(weight)] for weight in weights]
 
 
@@ -165,13 +165,13 @@ def up_to_prompts(
 
     Args:
         choice: of :func:`best_layout`.
-        ratios: of each layout, its time over the plain layout's at all numbers of rows.
+        ratios: of its layout, the time over the plain layout's at ``PROMPTS`` rows.
     """
-    if choice is None or choice.high < _END:
+    if choice is None or choice.high < _ENDLESS:
         return choice
-    prompts = zip(PROMPTS, ratios[choice.layout][len(BUCKETS) :], strict=True)
+    prompts = zip(PROMPTS, ratios[choice.layout], strict=True)
     slower = (rows for rows, ratio in prompts if ratio >= 1.0)
-    return replace(choice, high=next(slower, _END))
+    return replace(choice, high=next(slower, _ENDLESS))
 
 
 def _shape(weight: Weight) -> Shape:
@@ -191,6 +191,21 @@ def timing_sample(weights: Sequence[Weight]) -> list[Weight]:
     return sample
 
 
+def _ratios(
+    linears: Mapping[WeightLayout, Sequence[Linear]], sample: Sequence[Weight], sizes: Sequence[int]
+) -> dict[Shape, dict[WeightLayout, list[float]]]:
+    """By shape and layout, the time over the plain layout's at each number of rows."""
+    seconds = [_seconds(linears, sample, rows) for rows in sizes]
+    return {
+        shape: {
+            layout: [each[layout, shape] / each[PLAIN, shape] for each in seconds]
+            for layout in linears
+            if layout is not PLAIN
+        }
+        for shape in set(map(_shape, sample))
+    }
+
+
 def _seconds(
     linears: Mapping[WeightLayout, Sequence[Linear]],
     sample: Sequence[Weight],
@@ -203,6 +218,8 @@ def _seconds(
     taken: defaultdict[tuple[WeightLayout, Shape], list[float]] = defaultdict(list)
     spent = 0.0
     for turn in range(_WARM_UP + _PASSES):
+        if turn == _WARM_UP and spent < _LONG:
+            taken.clear()
         for layout, each in linears.items():
             took: defaultdict[Shape, float] = defaultdict(float)
             for (weight, bias), linear in zip(sample, each, strict=True):
@@ -211,10 +228,9 @@ def _seconds(
                 linear(x, bias)
                 took[_shape((weight, bias))] += time.perf_counter() - begin
             spent += sum(took.values())
-            if turn >= _WARM_UP:
-                for shape, total in took.items():
-                    taken[layout, shape].append(total)
-        if turn >= _WARM_UP and spent > _LONG:
+            for shape, total in took.items():
+                taken[layout, shape].append(total)
+        if spent > _LONG:
             break
     return {key: median(values) for key, values in taken.items()}
 
@@ -223,18 +239,16 @@ def best_layout(ratios: Mapping[WeightLayout, Sequence[float]]) -> LayoutChoice 
     """The layout that saves most, and the buckets where it does.
 
     Args:
-        ratios: for each layout and bucket, its time over the plain layout's; those of prompts do
-            not count.
+        ratios: for each layout and bucket, its time over the plain layout's.
     """
     best: LayoutChoice | None = None
     best_gain = _GAIN
     for layout, timed in ratios.items():
-        found = timed[: len(BUCKETS)]
-        for first, last in combinations(range(len(found) + 1), 2):
-            gain = sum(1.0 - ratio for ratio in found[first:last])
-            if layout is ROWS and last - first == len(found):
+        for first, last in combinations(range(len(timed) + 1), 2):
+            gain = sum(1.0 - ratio for ratio in timed[first:last])
+            if layout is ROWS and last - first == len(timed):
                 gain += _FUSING
             if gain > best_gain:
                 best_gain = gain
-                best = LayoutChoice(layout, BUCKETS[first], (*BUCKETS, _END)[last])
+                best = LayoutChoice(layout, BUCKETS[first], (*BUCKETS, _ENDLESS)[last])
     return best

@@ -341,7 +341,7 @@ def test_a_layout_that_the_processor_lacks_for_a_dtype_is_not_tried(
 @pytest.mark.parametrize(
     ("transposed", "blocked", "expected"),
     [
-        ((1, 1, 1, 1, 1, 1), (0.9, 0.9, 0.9, 0.9, 0.9, 0.9), LayoutChoice(BLOCKED, 1, 256)),
+        ((1, 1, 1, 1, 1, 1), (0.9, 0.9, 0.9, 0.9, 0.9, 0.9), LayoutChoice(BLOCKED, 1)),
         ((1, 1, 1, 1, 1, 1), (1.2, 0.9, 0.9, 1.2, 0.9, 0.99), LayoutChoice(BLOCKED, 2, 8)),
         # One bucket that was slow by accident does not part those around it.
         ((1, 1, 1, 1, 1, 1), (0.7, 0.7, 1.05, 0.7, 0.7, 1.3), LayoutChoice(BLOCKED, 1, 64)),
@@ -359,16 +359,16 @@ def test_the_layout_with_the_largest_total_saving_is_chosen(
 @pytest.mark.parametrize(
     ("given", "at_prompts", "high"),
     [
-        (LayoutChoice(BLOCKED, 1, 256), (0.8, 0.9, 0.99), 256),
-        (LayoutChoice(BLOCKED, 1, 256), (0.8, 0.8, 1.1), 192),
-        (LayoutChoice(BLOCKED, 1, 256), (1.0, 0.8, 0.8), 96),
-        (LayoutChoice(BLOCKED, 1, 64), (0.8, 0.8, 0.8), 64),
+        (LayoutChoice(BLOCKED, 1), (0.8, 0.8, 0.8, 0.9, 0.99), 1 << 40),
+        (LayoutChoice(BLOCKED, 1), (0.8, 0.8, 1.1, 0.8, 1.1), 192),
+        (LayoutChoice(BLOCKED, 1), (1.0, 0.8, 0.8, 0.8, 0.8), 96),
+        (LayoutChoice(BLOCKED, 1, 64), (0.8, 0.8, 0.8, 0.8, 0.8), 64),
     ],
 )
 def test_a_layout_serves_prompts_up_to_the_rows_at_which_it_is_slower(
     given: LayoutChoice, at_prompts: tuple[float, ...], high: int
 ) -> None:
-    ratios = {TRANSPOSED: (2.0,) * 9, BLOCKED: (2.0,) * 6 + at_prompts}
+    ratios = {TRANSPOSED: (2.0,) * 5, BLOCKED: at_prompts}
     assert up_to_prompts(given, ratios) == replace(given, high=high)
     assert up_to_prompts(None, ratios) is None
 

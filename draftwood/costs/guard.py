@@ -9,17 +9,21 @@ Time is counted in plain steps, as they are expected to take at each step's load
 longer context nor a smaller batch is taken for a slower method. Pure.
 """
 
+from math import ceil
+
 from draftwood.costs.decayed_ratio import DecayedRatio
 
 _HALF_LIFE = 48.0
 """Half-life of both speeds, in steps."""
+_MARGIN = 0.06
+"""By so much drafting has to be behind in a batch of one. As chance averages out in a larger batch,
+this and the numbers of steps that are compared are divided by the batch's root."""
 _LEAST_DRAFTED, _LEAST_PLAIN = 24, 3
 """Steps of each kind before they are compared."""
-_MARGIN = 0.06
-"""By so much drafting has to be behind in a batch of one; over the root of the batch in others, as
-chance averages out."""
-_TRIAL, _FIRST = 12, 2
-"""Steps of a trial, and the first of them that do not count: drafters catch up in these."""
+_TRIAL = 10
+"""Steps of a trial that count."""
+_FIRST = 2
+"""Steps of a trial before these, in which drafters catch up."""
 _PAUSES = (32, 256)
 """Plain steps before a trial, at first and at last. In between they double."""
 _LONGEST = 4.0
@@ -35,7 +39,10 @@ class Guard:
     """
 
     def __init__(self, batch: int) -> None:
-        self._margin = _MARGIN / batch**0.5
+        root = batch**0.5
+        self._margin = _MARGIN / root
+        self._least = {True: ceil(_LEAST_DRAFTED / root), False: ceil(_LEAST_PLAIN / root)}
+        self._length = _FIRST + ceil(_TRIAL / root)
         self._speeds = {kind: DecayedRatio(1.0, 1.0, _HALF_LIFE) for kind in (True, False)}
         self._seen = {True: 0, False: 0}
         self._pause = _PAUSES[0]
@@ -68,14 +75,14 @@ class Guard:
         elif self._trial is not None:
             if searched:
                 self._trial.append((tokens, seconds))
-            if len(self._trial) >= _TRIAL:
+            if len(self._trial) >= self._length:
                 self._judge(self._trial[_FIRST:])
         elif self._behind():
             self._rest()
 
     def _behind(self) -> bool:
         """Whether drafting has been slower for long enough."""
-        enough = self._seen[True] >= _LEAST_DRAFTED and self._seen[False] >= _LEAST_PLAIN
+        enough = all(self._seen[kind] >= least for kind, least in self._least.items())
         return (
             enough and self._speeds[True].value < (1.0 - self._margin) * self._speeds[False].value
         )

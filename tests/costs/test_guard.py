@@ -1,6 +1,7 @@
 """Drafting that is slower than plain decoding is left for most steps, and is tried again."""
 
 import random
+from statistics import fmean
 
 import pytest
 
@@ -48,6 +49,12 @@ def test_a_slower_method_costs_little(batch: int, gain: float, cost: float) -> N
     speed, share = Run(batch).go(3000, gain, cost)
     assert speed > 0.955
     assert 0.01 < share < 0.2
+
+
+@pytest.mark.parametrize(("batch", "least"), [(4, 0.94), (16, 0.96)])
+def test_a_large_batch_shows_sooner_that_a_method_is_slower(batch: int, least: float) -> None:
+    speeds = [Run(batch, seed).go(150, 1.01, 1.25)[0] for seed in range(20)]
+    assert fmean(speeds) > least
 
 
 @pytest.mark.parametrize("batch", [1, 4, 16])

@@ -32,6 +32,7 @@ from tests.factories.model_families import SMALL, VOCAB, make_model
 from tests.factories.path_logits import random_prompts
 
 TURN, CONTEXT, NEW = 32, 128, 14
+VERSION = tuple(map(int, hf.__version__.split(".")[:2]))
 _SMALL = SMALL | {"max_position_embeddings": CONTEXT, "bos_token_id": None, "eos_token_id": None}
 _BASE = {"rope_theta": 100.0, "original_max_position_embeddings": TURN}
 _LONG = {
@@ -71,7 +72,11 @@ TURNING: dict[str, Callable[[], Any]] = {
         _LONG | {"short_mscale": 1.1, "long_mscale": 1.4},
         num_local_experts=4,
     ),
-    "by_layer": lambda: _model(
+}
+
+
+def _by_layer() -> Any:
+    return _model(
         hf.Gemma3ForCausalLM,
         hf.Gemma3TextConfig,
         {"sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}
@@ -80,8 +85,11 @@ TURNING: dict[str, Callable[[], Any]] = {
         query_pre_attn_scalar=8,
         sliding_window=16,
         layer_types=["sliding_attention", "full_attention"],
-    ),
-}
+    )
+
+
+if VERSION >= (5, 21):  # in others, the second text that outgrows the limit is an error
+    TURNING["by_layer"] = _by_layer
 STEADY: dict[str, Callable[[], Any]] = {
     "default": _llama({"rope_type": "default", "rope_theta": 100.0}),
     "linear": _llama({"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0}),
@@ -114,6 +122,8 @@ def quiet() -> Iterator[None]:
 
 def generated(model: Any, prompt: Sequence[int]) -> tuple[list[int], torch.Tensor]:
     """The tokens and float ``[n, V]`` logits of a fresh model's own ``generate``."""
+    if VERSION < (5, 20) and model.config.model_type.startswith("phi"):
+        return from_whole_texts(model, prompt)
     ids = torch.tensor([prompt])
     found = copy.deepcopy(model).generate(
         ids,
@@ -124,6 +134,17 @@ def generated(model: Any, prompt: Sequence[int]) -> tuple[list[int], torch.Tenso
         output_logits=True,
     )
     return found.sequences[0, len(prompt) :].tolist(), torch.cat(found.logits)
+
+
+def from_whole_texts(model: Any, prompt: Sequence[int]) -> tuple[list[int], torch.Tensor]:
+    """The same where ``generate`` forgets the text with the cache that it drops."""
+    text, logits = list(prompt), []
+    for _ in range(NEW):
+        with torch.no_grad():
+            found = copy.deepcopy(model)(torch.tensor([text]), use_cache=False).logits[0, -1:]
+        logits.append(found)
+        text.append(int(found.argmax()))
+    return text[len(prompt) :], torch.cat(logits)
 
 
 @cache
@@ -340,7 +361,7 @@ def test_regimes_of_rotary_modules() -> None:
             patch.regimes for patch in patch_rotary(model, position_limits(model.config))
         ]
     turns = {None: Regime(TURN, grows=False)}
-    assert found == {
+    expected = {
         "longrope": [turns],
         "dynamic": [{None: Regime(TURN, grows=True)}],
         "phi3": [turns],
@@ -348,12 +369,13 @@ def test_regimes_of_rotary_modules() -> None:
         "phimoe": [turns],
         "by_layer": [{"full_attention": Regime(TURN, grows=False)}],
     } | {name: [] for name in STEADY}
+    assert found == {name: expected[name] for name in MODELS}
 
 
 @pytest.mark.parametrize(
     ("config", "limits", "context"),
     [
-        (TURNING["by_layer"]().config, (TURN, CONTEXT), CONTEXT),
+        (_by_layer().config, (TURN, CONTEXT), CONTEXT),
         (TURNING["dynamic"]().config, (TURN,), 4 * TURN),
         (STEADY["default"]().config, (CONTEXT,), CONTEXT),
         (hf.GPT2Config(), (), 1024),

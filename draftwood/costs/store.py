@@ -116,9 +116,6 @@ def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Costs
     """
     import torch
 
-    from draftwood.kernels.functions import kernels
-
-    compiled = kernels() if info.device.type == "cpu" else None
     return CostsKey(
         model=info.identity,
         drafters=tuple(sorted((drafters or {}).items())),
@@ -126,7 +123,7 @@ def key_of(info: TargetInfo, drafters: Mapping[str, str] | None = None) -> Costs
         dtype=str(info.dtype).removeprefix("torch."),
         threads=torch.get_num_threads(),
         layouts=info.layouts,
-        kernels=compiled.version if compiled else "",
+        kernels=info.kernels,
         torch=torch.__version__,
         draftwood=draftwood.__version__,
     )

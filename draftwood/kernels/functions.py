@@ -95,6 +95,12 @@ def kernels() -> Kernels | None:
     return Kernels(**functions, openmp=ctypes.addressof(openmp), version=version)
 
 
+def kernels_version() -> str:
+    """The version of the kernels; empty without."""
+    compiled = kernels()
+    return compiled.version if compiled else ""
+
+
 _kept: list[_OpenMP] = []
 """What the kernels point to."""
 

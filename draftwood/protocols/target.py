@@ -127,9 +127,10 @@ class TargetInfo:
     ``context_limit`` is its longest sequence in tokens. ``identity`` is a digest of its
     configuration; if empty, no measurement of it is cached. ``eos`` are the token ids that end a
     sequence. ``fingerprint`` tells its weights from others; None where they cannot be read.
-    ``layouts`` are the names of the layouts that weights are in on a CPU, sorted. ``token_bytes``
-    are the bytes of a token's keys and values in all layers; 0 where nothing is cached. ``config``
-    are the fields of its text configuration; empty where it has none.
+    ``layouts`` are the names of the layouts that weights are in on a CPU, sorted, and ``kernels``
+    is the version of the compiled kernels; empty without. ``token_bytes`` are the bytes of a
+    token's keys and values in all layers; 0 where nothing is cached. ``config`` are the fields of
+    its text configuration; empty where it has none.
     """
 
     vocab_size: int
@@ -143,6 +144,7 @@ class TargetInfo:
     eos: frozenset[int] = frozenset()
     fingerprint: Fingerprint | None = None
     layouts: tuple[str, ...] = ()
+    kernels: str = ""
     token_bytes: int = 0
     config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

@@ -15,6 +15,7 @@ import torch
 from draftwood.costs.progress import working
 from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError, integer
+from draftwood.kernels.functions import kernels_version
 from draftwood.models import eos_of, fingerprint_of, origin_of
 from draftwood.protocols import TargetInfo
 from draftwood.runner.attached_models import (
@@ -143,6 +144,7 @@ def attach(
             eos=eos_of(model),
             fingerprint=weights,
             layouts=tuple(sorted({linear.layout_name for linear in packed})),
+            kernels=kernels_version() if device.type == "cpu" else "",
             token_bytes=layout.token_bytes,
             config=config.to_dict(),
         )

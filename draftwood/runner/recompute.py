@@ -209,8 +209,8 @@ def recompute_limit(model: Any, lengths: Sequence[int], device: torch.device) ->
     """The longest text whose cache ``generate`` keeps; None if it never recomputes one.
 
     Found by calling the model's ``prepare_inputs_for_generation`` for texts of each of
-    ``lengths``: it drops the cache that it is given. In transformers before 5.20 it then returns the
-    last token alone, and ``generate`` goes on without the text; here the text is kept.
+    ``lengths``: it drops the cache that it is given. In transformers before 5.20 it then returns
+    the last token alone, and ``generate`` goes on without the text; here the text is kept.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     prepare = getattr(base, "prepare_inputs_for_generation", None)

@@ -135,10 +135,12 @@ def test_the_identity_depends_on_the_config_but_not_the_path() -> None:
 
 
 def test_the_key_of_a_live_target() -> None:
-    info = TargetInfo(13, 64, 1, 1, torch.device("cpu"), torch.bfloat16, layouts=("rows",))
+    info = TargetInfo(
+        13, 64, 1, 1, torch.device("cpu"), torch.bfloat16, layouts=("rows",), kernels="k"
+    )
     key = key_of(info, {"b": "2", "a": "1"})
     assert key.dtype == "bfloat16"
-    assert key.layouts == ("rows",)
+    assert (key.layouts, key.kernels) == (("rows",), "k")
     assert key.drafters == (("a", "1"), ("b", "2"))
     assert key.threads == torch.get_num_threads()
     assert key.device == device_name(torch.device("cpu"))

@@ -14,7 +14,7 @@ from draftwood.costs import cache
 from draftwood.costs.busy import watched
 from draftwood.costs.progress import working
 from draftwood.costs.store import cpu_model
-from draftwood.kernels.functions import kernels
+from draftwood.kernels.functions import kernels_version
 from draftwood.runner.cpu.layouts import (
     BUCKETS,
     PROMPTS,
@@ -47,13 +47,12 @@ def cached_layouts(
     if not weights:
         return []
     shapes = [_shape(weight) for weight in weights]
-    compiled = kernels()
     key = {
         "processor": cpu_model(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "draftwood": __version__,
-        "kernels": compiled.version if compiled else "",
+        "kernels": kernels_version(),
         "layouts": [layout.name for layout in layouts(weights)],
         "rows": [*BUCKETS, *PROMPTS],
         "weights": cache.digest(shapes),

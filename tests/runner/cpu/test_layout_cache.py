@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -61,7 +60,7 @@ def test_a_choice_among_other_layouts_is_not_used(monkeypatch: pytest.MonkeyPatc
 
 def test_a_choice_by_other_kernels_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     cached_layouts(WEIGHTS, choose)
-    monkeypatch.setattr(layout_cache, "kernels", lambda: SimpleNamespace(version="other"))
+    monkeypatch.setattr(layout_cache, "kernels_version", lambda: "other")
     with pytest.raises(AssertionError, match="layout_cache again"):
         cached_layouts(WEIGHTS, never)
 

@@ -11,11 +11,10 @@
 
 namespace {
 
-constexpr int MOST = REGISTERS == 32 ? 9 : 4;      // rows of x that are multiplied together
-constexpr int BLOCK = 12;                          // rows of w that are multiplied with FEW rows of x before the next
-constexpr int64_t FEW = 64;                        // rows of x that stay in the second cache for all rows of w
-constexpr int64_t PIECE = 28 * 1024 / (MOST + 3);  // bytes of a row: those of a tile's rows stay in the first cache
-constexpr int64_t LINE = 64;                       // bytes
+constexpr int MOST = REGISTERS == 32 ? 9 : 4;  // rows of x that are multiplied together
+constexpr int BLOCK = 12;                      // rows of w that are multiplied with FEW rows of x before the next
+constexpr int64_t FEW = 64;                    // rows of x that stay in the cache for all rows of w
+constexpr int64_t LINE = 64;                   // bytes
 
 template <class T, class S> struct Weight {
     const S* w;           // [outputs, inputs]
@@ -24,22 +23,14 @@ template <class T, class S> struct Weight {
     int64_t outputs, inputs;
 };
 
-// Elements first to end of rows of n.
-struct Piece {
-    int64_t n, first, end;
-};
-
-// A piece of R rows of w with the same of M rows of x. Between pieces, R * M registers of sums are kept; after the last,
-// the sums are found in SUMS floats, as [M, R]. Meanwhile a line comes from memory for every `gap` elements of a row,
-// from `ahead` on; none if that is null.
+// Sums [M, R], in SUMS floats, of R rows of w with M rows of x, all of n elements. Meanwhile a line comes from memory
+// for every `gap` elements of a row, from `ahead` on; none if that is null. Returns what is ahead then.
 template <class T, class S, int R, int M>
-inline void tile(const S* w, const T* x, const Piece& piece, const S* ahead, int64_t gap, Floats* kept, float* found) {
+inline const S* tile(const S* w, const T* x, int64_t n, const S* ahead, int64_t gap, float* found) {
     typedef Kind<T> K;
     typedef typename K::Vector Vector;
-    const int64_t n = piece.n, end = piece.end;
-    int64_t k = piece.first, due = ahead ? k : end;
+    int64_t k = 0, due = ahead ? 0 : n;
     Floats sums[SUMS<R * M>] = {};
-    if (k) unrolled<R * M>([&](auto i) ALWAYS_INLINE { sums[i] = kept[i]; });
     const auto add = [&](auto part, auto other) ALWAYS_INLINE {
         Vector parts[R];
         unrolled<R>([&](auto r) ALWAYS_INLINE {
@@ -52,13 +43,12 @@ inline void tile(const S* w, const T* x, const Piece& piece, const S* ahead, int
             unrolled<R>([&](auto r) ALWAYS_INLINE { sums[m * R + r] = K::product(sums[m * R + r], parts[r], one); });
         });
     };
-    for (; k + K::STEP <= end; k += K::STEP) {
+    for (; k + K::STEP <= n; k += K::STEP) {
         // In the order of memory: that is much faster than a line of each row in turn.
         for (; due <= k; due += gap, ahead += LINE / sizeof(S)) __builtin_prefetch(ahead, 0, 2);
         add([=](int r) ALWAYS_INLINE { return K::read(w + r * n + k); },
             [=](int m) ALWAYS_INLINE { return K::read(x + m * n + k); });
     }
-    if (end < n) return unrolled<R * M>([&](auto i) ALWAYS_INLINE { kept[i] = sums[i]; });
     if (k < n) {
         const auto filled = [=](auto* from) ALWAYS_INLINE {  // the rest, filled up with zeros
             std::decay_t<decltype(*from)> rest[K::STEP];
@@ -70,6 +60,7 @@ inline void tile(const S* w, const T* x, const Piece& piece, const S* ahead, int
             [=](int m) ALWAYS_INLINE { return filled(x + m * n + k); });
     }
     put_sums<R * M>(sums, found);
+    return ahead;
 }
 
 // COUNT columns of y, from o on, of what tiles of R of them found.
@@ -89,44 +80,29 @@ inline void put(const Weight<T, S>& weight, int64_t o, const float* found, T* y)
 // Rows of w that are multiplied together: their sums, their parts and one of x fit into the registers.
 template <int M> constexpr int ROWS = (REGISTERS - 1) / (M + 1) >= 4 ? 4 : (REGISTERS - 1) / (M + 1);
 
-// Elements for which a tile asks in one piece.
-template <class S> int64_t fetched(const Piece& piece, int64_t gap) {
-    return (piece.end - piece.first + gap - 1) / gap * (LINE / sizeof(S));
-}
-
-// A piece of BLOCK rows of w with M rows of x.
+// BLOCK rows of w with M rows of x. Meanwhile lines come from memory, as for a tile.
 template <class T, class S, int M>
-void block(const Weight<T, S>& weight, int64_t o, const T* x, T* y, const Piece& piece, const S* ahead, int64_t gap,
-           Floats* kept) {
+const S* block(const Weight<T, S>& weight, int64_t o, const T* x, T* y, const S* ahead, int64_t gap) {
     constexpr int R = ROWS<M>, TILES = BLOCK / R;
     static_assert(BLOCK % R == 0);
     float found[TILES * SUMS<R * M>];
-    const S* w = weight.w + o * piece.n;
-    for (int i = 0; i < TILES; i++) {
-        tile<T, S, R, M>(w + i * R * piece.n, x, piece, ahead, gap, kept + i * R * M, found + i * SUMS<R * M>);
-        if (ahead) ahead += fetched<S>(piece, gap);
-    }
-    if (piece.end == piece.n) put<T, S, R, M, BLOCK>(weight, o, found, y);
+    const int64_t n = weight.inputs;
+    const S* w = weight.w + o * n;
+    for (int i = 0; i < TILES; i++) ahead = tile<T, S, R, M>(w + i * R * n, x, n, ahead, gap, found + i * SUMS<R * M>);
+    put<T, S, R, M, BLOCK>(weight, o, found, y);
+    return ahead;
 }
 
-// BLOCK rows of w with M rows of x at a time, in pieces if there are several times. Meanwhile the next block comes from
-// memory, spread over all of it: in a burst, it would hold up what comes from the second cache.
+// BLOCK rows of w with all rows of x, M at a time. The next block comes from memory meanwhile, spread over all of them:
+// in a burst, it would hold up what comes from the second cache.
 template <class T, class S, int M>
 void blocks(const Weight<T, S>& weight, int64_t o, const T* x, T* y, int64_t rows, int64_t turns, bool last) {
-    constexpr int R = ROWS<M>;
-    constexpr int64_t STEP = Kind<T>::STEP;
-    const int64_t n = weight.inputs, pieces = turns == 1 ? 1 : (n * sizeof(T) + PIECE - 1) / PIECE;
-    const int64_t each = ((n + pieces - 1) / pieces + STEP - 1) / STEP * STEP, gap = turns * (LINE / sizeof(S)) / R;
-    const S *ahead = weight.w + (o + BLOCK) * n, *end = last ? ahead : ahead + BLOCK * n;
-    Floats kept[(FEW + MOST) * BLOCK];
-    for (int64_t k = 0; k < n; k += each) {
-        const Piece piece{n, k, n - k < each ? n : k + each};
-        for (int64_t i = 0; i < turns; i++) {
-            const int64_t m = i + 1 < turns ? i * M : rows - M;
-            block<T, S, M>(weight, o, x + m * n, y + m * weight.outputs, piece, ahead < end ? ahead : nullptr, gap,
-                           kept + i * M * BLOCK);
-            ahead += BLOCK / R * fetched<S>(piece, gap);
-        }
+    const int64_t n = weight.inputs, gap = turns * (LINE / sizeof(S)) / ROWS<M>;
+    const S *next = weight.w + (o + BLOCK) * n, *end = next + BLOCK * n, *ahead = last ? nullptr : next;
+    for (int64_t i = 0; i < turns; i++) {
+        const int64_t m = i + 1 < turns ? i * M : rows - M;
+        ahead = block<T, S, M>(weight, o, x + m * n, y + m * weight.outputs, ahead, gap);
+        if (ahead >= end) ahead = nullptr;
     }
 }
 
@@ -149,7 +125,7 @@ void part(const Weight<T, S>& weight, int64_t first, int64_t end, const T* x, T*
     for (; o < end; o++)
         for (int64_t m = 0; m < rows; m++) {
             float found[SUMS<1>];
-            tile<T, S, 1, 1>(weight.w + o * n, x + m * n, {n, 0, n}, nullptr, 0, nullptr, found);
+            tile<T, S, 1, 1>(weight.w + o * n, x + m * n, n, nullptr, 0, found);
             put<T, S, 1, 1, 1>(weight, o, found, y + m * weight.outputs);
         }
 }

@@ -145,8 +145,8 @@ template <> struct Kind<bfloat16> {
     }
 };
 
-// The lane of a and b together that a fold of WIDTH puts into a lane: of each 2 WIDTH lanes the first half, once of a and
-// once of b. That is one instruction, as narrow folds stay in 4 lanes and wide ones do not part them.
+// The lane of a and b together that a fold of WIDTH puts into a lane: of each 2 WIDTH lanes the first half, once of a
+// and once of b. That is one instruction, as narrow folds stay in 4 lanes and wide ones do not part them.
 template <int WIDTH> constexpr int first_half(int lane) {
     if (WIDTH >= 4) return lane / WIDTH % 2 * LANES + lane / (2 * WIDTH) * 2 * WIDTH + lane % WIDTH;
     return lane % 4 / 2 * LANES + lane / 4 * 4 + lane % 2 / WIDTH * 2 * WIDTH + lane % WIDTH;

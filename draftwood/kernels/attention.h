@@ -43,18 +43,9 @@ struct Attention {
 template <class T, int M, int N>
 inline void score_keys(const float* queries, const T* keys, int64_t stride, int64_t width, float* scores) {
     Floats sums[SUMS<M * N>] = {};
-    for (int64_t i = 0; i < width; i += LANES) {
-        Floats parts[N];
-        unrolled<N>([&](auto n) ALWAYS_INLINE {
-            parts[n] = Kind<T>::floats(keys + n * stride + i);
-            IN_REGISTER(parts[n]);
-        });
-        unrolled<M>([&](auto m) ALWAYS_INLINE {
-            Floats query = load<Floats>(queries + m * width + i);
-            IN_REGISTER(query);
-            unrolled<N>([&](auto n) ALWAYS_INLINE { sums[m * N + n] += query * parts[n]; });
-        });
-    }
+    for (int64_t i = 0; i < width; i += LANES)
+        add_products<Kind<float>, N, M>([=](int n) ALWAYS_INLINE { return Kind<T>::floats(keys + n * stride + i); },
+                                        [=](int m) ALWAYS_INLINE { return load<Floats>(queries + m * width + i); }, sums);
     float found[SUMS<M * N>];
     put_sums<M * N>(sums, found);
     for (int m = 0; m < M; m++) std::memcpy(scores + m * SPAN, found + m * N, sizeof(float) * N);
@@ -65,17 +56,10 @@ template <class T, int M, int N>
 inline void add_values(const float* weights, const T* values, int64_t stride, int64_t count, int64_t width, float* sums) {
     Floats found[M * N];
     unrolled<M * N>([&](auto i) ALWAYS_INLINE { found[i] = load<Floats>(sums + i / N * width + i % N * LANES); });
-    for (int64_t key = 0; key < count; key++) {
-        Floats parts[N];
-        unrolled<N>([&](auto n) ALWAYS_INLINE {
-            parts[n] = Kind<T>::floats(values + key * stride + n * LANES);
-            IN_REGISTER(parts[n]);
-        });
-        unrolled<M>([&](auto m) ALWAYS_INLINE {
-            const Floats weight = all(weights[m * SPAN + key]);
-            unrolled<N>([&](auto n) ALWAYS_INLINE { found[m * N + n] += weight * parts[n]; });
-        });
-    }
+    for (int64_t key = 0; key < count; key++)
+        add_products<Kind<float>, N, M>(
+            [=](int n) ALWAYS_INLINE { return Kind<T>::floats(values + key * stride + n * LANES); },
+            [=](int m) ALWAYS_INLINE { return all(weights[m * SPAN + key]); }, found);
     unrolled<M * N>([&](auto i) ALWAYS_INLINE { store(sums + i / N * width + i % N * LANES, found[i]); });
 }
 

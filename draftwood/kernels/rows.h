@@ -28,26 +28,13 @@ template <class T, class S> struct Weight {
 template <class T, class S, int R, int M>
 inline const S* tile(const S* w, const T* x, int64_t n, const S* ahead, int64_t gap, float* found) {
     typedef Kind<T> K;
-    typedef typename K::Vector Vector;
     int64_t k = 0, due = ahead ? 0 : n;
     Floats sums[SUMS<R * M>] = {};
-    const auto add = [&](auto part, auto other) ALWAYS_INLINE {
-        Vector parts[R];
-        unrolled<R>([&](auto r) ALWAYS_INLINE {
-            parts[r] = part(r);
-            IN_REGISTER(parts[r]);
-        });
-        unrolled<M>([&](auto m) ALWAYS_INLINE {
-            Vector one = other(m);
-            IN_REGISTER(one);
-            unrolled<R>([&](auto r) ALWAYS_INLINE { sums[m * R + r] = K::product(sums[m * R + r], parts[r], one); });
-        });
-    };
     for (; k + K::STEP <= n; k += K::STEP) {
         // In the order of memory: that is much faster than a line of each row in turn.
         for (; due <= k; due += gap, ahead += LINE / sizeof(S)) __builtin_prefetch(ahead, 0, 2);
-        add([=](int r) ALWAYS_INLINE { return K::read(w + r * n + k); },
-            [=](int m) ALWAYS_INLINE { return K::read(x + m * n + k); });
+        add_products<K, R, M>([=](int r) ALWAYS_INLINE { return K::read(w + r * n + k); },
+                              [=](int m) ALWAYS_INLINE { return K::read(x + m * n + k); }, sums);
     }
     if (k < n) {
         const auto filled = [=](auto* from) ALWAYS_INLINE {  // the rest, filled up with zeros
@@ -56,8 +43,8 @@ inline const S* tile(const S* w, const T* x, int64_t n, const S* ahead, int64_t 
             std::memcpy(rest, from, (n - k) * sizeof *from);
             return K::read(rest);
         };
-        add([=](int r) ALWAYS_INLINE { return filled(w + r * n + k); },
-            [=](int m) ALWAYS_INLINE { return filled(x + m * n + k); });
+        add_products<K, R, M>([=](int r) ALWAYS_INLINE { return filled(w + r * n + k); },
+                              [=](int m) ALWAYS_INLINE { return filled(x + m * n + k); }, sums);
     }
     put_sums<R * M>(sums, found);
     return ahead;

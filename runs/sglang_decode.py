@@ -1,15 +1,14 @@
 """Decodes prompts with SGLang, with its own n-gram drafter or with Draftwood's plugin.
 
 Runs in an environment that has SGLang and Draftwood (``make test-sglang`` makes one for CPUs).
-Prints one JSON object: the token ids of every answer, seconds, and tokens a step.
+Writes one JSON object: the token ids of every answer, seconds, and tokens a step of each file.
 
-    python runs/sglang_decode.py smollm2-directory prompts.json --drafts DRAFTWOOD --tokens 128
+    python runs/sglang_decode.py model-directory prompts.json --drafts DRAFTWOOD --out result.json
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,17 @@ def speculation(drafts: str, nodes: int) -> dict[str, Any]:
     return {"speculative_algorithm": drafts, "speculative_num_draft_tokens": nodes}
 
 
+def pace(answers: list[dict[str, Any]]) -> float | None:
+    """Tokens a step of the steps that verified a tree; the first token comes of the prompt's."""
+    about = [each["meta_info"] for each in answers]
+    steps = sum(each.get("spec_verify_ct") or 0 for each in about)
+    tokens = sum(each["completion_tokens"] - 1 for each in about)
+    return round(tokens / steps, 3) if steps else None
+
+
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
-@click.argument("prompts", type=click.Path(exists=True, path_type=Path))
+@click.argument("prompts", type=click.Path(exists=True, path_type=Path), nargs=-1, required=True)
 @click.option("--drafts", type=click.Choice(["none", "NGRAM", "DRAFTWOOD"]), default="none")
 @click.option("--nodes", default=8, help="nodes of a tree, the root included")
 @click.option("--tokens", default=64, help="new tokens of each answer")
@@ -37,13 +44,14 @@ def speculation(drafts: str, nodes: int) -> dict[str, Any]:
 @click.option("--most", default=8, help="most requests at once")
 @click.option("--tensor-parallel", default=1)
 @click.option("--context", default=2048)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="of the result")
 @click.option("--cache-tokens", default=16384, help="tokens that the cache holds")
 @click.option("--chunk", default=-1, help="prompt tokens of a forward; -1: no limit")
 @click.option("--radix/--no-radix", default=True, help="keep prefixes for later prompts")
 @click.option("--cpu/--gpu", default=True)
 def main(
     model: Path,
-    prompts: Path,
+    prompts: tuple[Path, ...],
     drafts: str,
     nodes: int,
     tokens: int,
@@ -51,12 +59,13 @@ def main(
     most: int,
     tensor_parallel: int,
     context: int,
+    out: Path,
     cache_tokens: int,
     chunk: int,
     radix: bool,
     cpu: bool,
 ) -> None:
-    """Decode the PROMPTS, a JSON list of lists of token ids, with a MODEL's directory."""
+    """Decode the PROMPTS, files of lists of token ids, with the MODEL in a directory."""
     import sglang
 
     engine = sglang.Engine(
@@ -73,28 +82,26 @@ def main(
         **(CPU if cpu else {}),
         **speculation(drafts, nodes),
     )
-    ids = json.loads(prompts.read_text())
     wanted = {"temperature": 0.0, "max_new_tokens": tokens, "ignore_eos": True}
-    begun = time.perf_counter()
-    found = engine.generate(input_ids=ids, sampling_params=wanted)
-    seconds = time.perf_counter() - begun
-    lengths = [each["meta_info"].get("spec_accept_length") for each in found]
-    answers = [list(each["output_ids"]) for each in found]
-    known = [(len(a) - 1, n) for a, n in zip(answers, lengths, strict=True) if n]
-    result = {
+    result: dict[str, Any] = {
         "drafts": drafts,
         "nodes": nodes,
-        "answers": answers,
-        "seconds": round(seconds, 2),
-        "tokens_a_step": round(sum(n for n, _ in known) / sum(n / each for n, each in known), 3)
-        if known
-        else None,
-        "retracted": sum(int(each["meta_info"].get("num_retractions") or 0) for each in found),
-        "cached": sum(int(each["meta_info"].get("cached_tokens") or 0) for each in found),
+        "answers": [],
+        "seconds": 0.0,
+        "tokens_a_step": {},
+        "retracted": 0,
+        "cached": 0,
     }
+    for path in prompts:
+        begun = time.perf_counter()
+        found = engine.generate(input_ids=json.loads(path.read_text()), sampling_params=wanted)
+        result["seconds"] = round(result["seconds"] + time.perf_counter() - begun, 2)
+        result["answers"] += [list(each["output_ids"]) for each in found]
+        result["tokens_a_step"][path.stem] = pace(found)
+        for key, name in (("retracted", "num_retractions"), ("cached", "cached_tokens")):
+            result[key] += sum(int(each["meta_info"].get(name) or 0) for each in found)
     # The engine ends its process group, this process included.
-    click.echo(json.dumps(result))
-    sys.stdout.flush()
+    out.write_text(json.dumps(result))
     engine.shutdown()
 
 

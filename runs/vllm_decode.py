@@ -1,9 +1,9 @@
 """Decodes prompts with vLLM, with one of its own drafters or with Draftwood's proposer.
 
-Runs in an environment that has vLLM and Draftwood (``make test-vllm`` makes one). Prints one JSON
-object: the token ids of every answer, seconds, and accepted tokens a step.
+Runs in an environment that has vLLM and Draftwood (``make test-vllm`` makes one). Writes one JSON
+object: the token ids of every answer, seconds, and tokens a step of each file.
 
-    python runs/vllm_decode.py smollm2-directory prompts.json --drafts draftwood --tokens 128
+    python runs/vllm_decode.py model-directory prompts.json --drafts draftwood --out result.json
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def counted(metrics: Any) -> dict[str, int]:
 
 @click.command()
 @click.argument("model", type=click.Path(path_type=Path))
-@click.argument("prompts", type=click.Path(exists=True, path_type=Path))
+@click.argument("prompts", type=click.Path(exists=True, path_type=Path), nargs=-1, required=True)
 @click.option("--drafts", type=click.Choice(["none", "ngram", "suffix", "draftwood"]))
 @click.option("--draft-tokens", default=7, help="most drafted tokens of a step")
 @click.option("--tokens", default=64, help="new tokens of each answer")
@@ -48,9 +48,10 @@ def counted(metrics: Any) -> dict[str, int]:
 @click.option("--most", default=8, help="most requests at once")
 @click.option("--tensor-parallel", default=1)
 @click.option("--context", default=2048)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="of the result")
 def main(
     model: Path,
-    prompts: Path,
+    prompts: tuple[Path, ...],
     drafts: str,
     draft_tokens: int,
     tokens: int,
@@ -59,11 +60,11 @@ def main(
     most: int,
     tensor_parallel: int,
     context: int,
+    out: Path,
 ) -> None:
-    """Decode the PROMPTS, a JSON list of lists of token ids, with a MODEL's directory."""
+    """Decode the PROMPTS, files of lists of token ids, with the MODEL in a directory."""
     from vllm import LLM, SamplingParams
 
-    ids = json.loads(prompts.read_text())
     engine = LLM(
         model=str(model),
         dtype=dtype,
@@ -77,23 +78,28 @@ def main(
     wanted = SamplingParams(
         temperature=temperature, max_tokens=tokens, ignore_eos=True, seed=7, detokenize=False
     )
-    begun = time.perf_counter()
-    given: Any = [{"prompt_token_ids": each} for each in ids]
-    found = engine.generate(given, wanted, use_tqdm=False)
-    seconds = time.perf_counter() - begun
-    answers = [list(each.outputs[0].token_ids) for each in found]
-    counts = counted(engine.get_metrics())
-    committed = sum(map(len, answers)) - len(answers)  # the first one comes of the prompt
-    steps = committed - counts["num_accepted_tokens"]
-    result = {
+    result: dict[str, Any] = {
         "drafts": drafts,
         "draft_tokens": draft_tokens,
-        "answers": answers,
-        "seconds": round(seconds, 2),
-        "tokens_a_step": round(committed / steps, 3) if steps else None,
-        **counts,
+        "answers": [],
+        "seconds": 0.0,
+        "tokens_a_step": {},
     }
-    click.echo(json.dumps(result))
+    counts = counted(engine.get_metrics())
+    for path in prompts:
+        given: Any = [{"prompt_token_ids": each} for each in json.loads(path.read_text())]
+        begun = time.perf_counter()
+        found = engine.generate(given, wanted, use_tqdm=False)
+        result["seconds"] = round(result["seconds"] + time.perf_counter() - begun, 2)
+        answers = [list(each.outputs[0].token_ids) for each in found]
+        before, counts = counts, counted(engine.get_metrics())
+        # The first token comes of the prompt's forward.
+        committed = sum(map(len, answers)) - len(answers)
+        steps = committed - counts["num_accepted_tokens"] + before["num_accepted_tokens"]
+        result["answers"] += answers
+        result["tokens_a_step"][path.stem] = round(committed / steps, 3) if steps else None
+    result |= counts
+    out.write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -92,6 +92,8 @@ def called(script: str, directory: Path, **more: str) -> list[list[str]]:
         "PROMPTS": str(directory),
         "OUT": str(directory / "out"),
         "DATA": str(directory),
+        "SGLANG": str(python),
+        "VLLM": str(python),
         "TINY": "1",
         **more,
     }

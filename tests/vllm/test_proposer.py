@@ -53,13 +53,17 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def decoded(model: Path, prompts: Path, *words: str) -> dict[str, Any]:
+    out = prompts.with_name("result.json")
     command = [sys.executable, str(ROOT / "runs" / "vllm_decode.py"), str(model), str(prompts)]
     done = subprocess.run(
-        [*command, *words], env=ENVIRONMENT, capture_output=True, text=True, check=False
+        [*command, "--out", str(out), *words],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    [line] = [line for line in done.stdout.splitlines() if line.startswith('{"drafts"')]
-    found: dict[str, Any] = json.loads(line)
+    found: dict[str, Any] = json.loads(out.read_text())
     return found
 
 

@@ -1,0 +1,69 @@
+"""The table of what an engine's drafters are accepted, and the prompts that are decoded for it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from runs import chat_ids, engine_acceptance
+
+PLAIN = [[1, 2, 3], [4, 5, 6]]
+
+
+def result(first: float, second: float, answers: list[list[int]]) -> dict[str, object]:
+    return {"answers": answers, "tokens_a_step": {"code": first, "chat": second}}
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    made = {
+        "plain": {"answers": PLAIN, "tokens_a_step": {}},
+        "NGRAM_8": result(2.0, 1.0, PLAIN),
+        "draftwood_8": result(3.0, 1.5, [[1, 2, 3], [4, 5, 7]]),
+        "NGRAM_16": result(2.5, 1.25, PLAIN),
+        "draftwood_16": result(2.0, 1.0, PLAIN),
+    }
+    for label, content in made.items():
+        (tmp_path / f"engine_sglang_{label}.json").write_text(json.dumps(content))
+    return tmp_path
+
+
+def test_drafters_with_as_many_nodes_are_compared_set_by_set(out: Path) -> None:
+    shown = CliRunner().invoke(engine_acceptance.main, ["sglang", str(out)])
+    assert shown.exit_code == 0, shown.output
+    small, large = shown.output.split("16 nodes, 2 prompts")
+    assert "| set | NGRAM | draftwood |" in small
+    assert "| code | 2.00 | 3.00 (1.50x) |" in small
+    assert "| mean | 1.50 | 2.25 (1.50x) |" in small
+    assert "| same tokens | 2 of 2 | 1 of 2 |" in small
+    assert "| mean | 1.88 | 1.50 (0.80x) |" in large
+
+
+def test_without_plain_decoding_there_is_no_table(out: Path) -> None:
+    (out / "engine_sglang_plain.json").unlink()
+    shown = CliRunner().invoke(engine_acceptance.main, ["sglang", str(out)])
+    assert shown.exit_code == 1
+    assert "run engines.sh" in shown.output
+
+
+def test_prompts_are_written_in_the_chat_template(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"r{i}", "task": "chat", "turns": ["What is a tree?" * n]}
+        for i, n in enumerate((1, 900))
+    ]
+    (tmp_path / "few.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    words = ["embedded", "--prompts", str(tmp_path / "few.jsonl"), "--out", str(tmp_path / "ids")]
+    done = CliRunner().invoke(chat_ids.main, words)
+    assert done.exit_code == 0, done.output
+    (ids,) = json.loads((tmp_path / "ids" / "few.json").read_text())
+    assert 6 < len(ids) < 100
+
+
+def test_a_set_of_nothing_but_long_prompts_is_refused(tmp_path: Path) -> None:
+    row = {"id": "long", "task": "chat", "turns": ["What is a tree?" * 900]}
+    (tmp_path / "few.jsonl").write_text(json.dumps(row))
+    words = ["embedded", "--prompts", str(tmp_path / "few.jsonl"), "--out", str(tmp_path / "ids")]
+    done = CliRunner().invoke(chat_ids.main, words)
+    assert done.exit_code == 1
+    assert "longer than 1024 tokens" in done.output

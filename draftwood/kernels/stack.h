@@ -13,7 +13,8 @@ struct Stack {
     void *const *keys, *const *values;  // of each layer, [entries, kv_heads * width]
     int64_t count;                      // of layers
     const void *x, *cos, *sin;          // [rows, hidden]; [period, width]
-    void *y, *work;                     // [rows, hidden]; [rows, 2 (q + kv + hidden + inner)]
+    void* const* ys;                    // what each layer returns, [rows, hidden]; null: only the next one reads it
+    void* work;                         // [rows, 2 (q + kv + inner) + 3 hidden]
     int64_t rows, period;
     const int64_t* entries;  // where the cache keeps the rows
     int64_t shift;           // elements before the first entry that attention sees
@@ -28,12 +29,13 @@ template <class T> void run_layers(const Stack& s) {
     const Layer& first = *s.layers[0];
     const int64_t rows = s.rows, kv = first.k.outputs, hidden = first.o.outputs;
     T *q = static_cast<T*>(s.work), *k = q + rows * first.q.outputs, *v = k + rows * kv, *attended = v + rows * kv;
-    T *other = attended + rows * first.q.outputs, *work = other + rows * hidden;
+    T* const unread[2] = {attended + rows * first.q.outputs, attended + rows * (first.q.outputs + hidden)};
+    T* work = unread[1] + rows * hidden;
     const T *x = static_cast<const T*>(s.x), *cos = static_cast<const T*>(s.cos), *sin = static_cast<const T*>(s.sin);
     for (int64_t i = 0; i < s.count; i++) {
         const Layer& layer = *s.layers[i];
         T *keys = static_cast<T*>(s.keys[i]), *values = static_cast<T*>(s.values[i]);
-        T* y = (s.count - i) % 2 ? static_cast<T*>(s.y) : other;  // the last one's is s.y
+        T* y = s.ys[i] ? static_cast<T*>(s.ys[i]) : unread[i % 2];
         before(layer, x, cos, sin, s.period, q, k, v, work, rows);
         keep(keys, k, s.entries, rows, kv);
         keep(values, v, s.entries, rows, kv);

@@ -79,6 +79,8 @@ class KVCache(Cache):
         self._reads: list[torch.Tensor] = []
         self._whole: list[torch.Tensor] = []
         self._writes: list[torch.Tensor] = []
+        self._write_span = self._read_span = (0, 0, 0, 0)
+        self._reads_whole = False
         self._entries: torch.Tensor | None = None
         self._picked: torch.Tensor | None = None
         self._kv = 0
@@ -202,14 +204,11 @@ class KVCache(Cache):
         self._begin, self._count = first * self.stride + starts[0], counts[0]
         self._picked = None if whole else picked
         self._entries = entries
-        if entries is None:
-            self._writes = self._windows(first, b, starts[0], counts[0])
-        if whole:
-            if not self._whole:
-                self._whole = self._windows(0, self.rows, 0, self.stride)
-            self._reads = self._whole
-        elif picked is None:
-            self._reads = self._windows(first, b, 0, self._kv)
+        # Views are made when a layer asks for its own; a stack of layers needs none.
+        self._writes, self._reads = [], []
+        self._write_span = first, b, starts[0], counts[0]
+        self._read_span = (0, self.rows, 0, self.stride) if whole else (first, b, 0, self._kv)
+        self._reads_whole = whole
 
     def _windows(self, first: int, b: int, start: int, count: int) -> list[torch.Tensor]:
         """``[b, H, count, D]`` views of every (layer, K or V), made in one call per tensor."""
@@ -240,6 +239,8 @@ class KVCache(Cache):
         k = self._keys[layer_idx]
         entries = self._entries
         if entries is None:
+            if not self._writes:
+                self._writes = self._windows(*self._write_span)
             self._writes[k].copy_(key_states)
             self._writes[k + 1].copy_(value_states)
         else:
@@ -251,9 +252,15 @@ class KVCache(Cache):
     def read(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values ``[b, H, kv, D]`` of a layer that the present forward reads."""
         k = self._keys[layer]
-        if self._picked is None:
-            return self._reads[k], self._reads[k + 1]
-        return self._gather(k), self._gather(k + 1)
+        if self._picked is not None:
+            return self._gather(k), self._gather(k + 1)
+        if not self._reads:
+            # Those of whole rows are made once, until the cache grows.
+            kept = self._whole if self._reads_whole else []
+            self._reads = kept or self._windows(*self._read_span)
+            if self._reads_whole:
+                self._whole = self._reads
+        return self._reads[k], self._reads[k + 1]
 
     @property
     def written(self) -> torch.Tensor | None:

@@ -98,6 +98,7 @@ class ForwardPass:
         self._model = model
         self._direct_calls = direct_calls or DirectCalls()
         self._fused_layers = fused_layers or FusedLayers()
+        self._outer_calls = self._direct_calls.without(self._fused_layers.modules)
         self.needs_extents = needs_extents
         self._staging = Staging(device)
         self._ramps = Ramps()
@@ -192,25 +193,27 @@ class ForwardPass:
             keep: positions in ``[n]`` whose logits are returned; None: all.
         """
         extra: dict[str, Any] = {}
-        if taps:
-            extra["output_hidden_states"] = wanted(taps)
         if keep is not None:
             extra["logits_to_keep"] = keep
         if hidden is not None:
             extra["hidden"] = hidden
-        fused_layers = self._fused_layers.reading(taps)
+        layers = self._fused_layers.reading(taps, ids.shape[1])
         without_compile = eager() if self.compiled else nullcontext()
-        with self._direct_calls, fused_layers, without_compile, self._backends():
-            output = self._model(
-                input_ids=ids,
-                attention_mask=masks,
-                position_ids=positions,
-                past_key_values=self.cache,
-                use_cache=True,
-                draftwood_visibility=step,
-                **extra,
-            )
-        return scored(output, taps)
+        with layers, without_compile, self._backends():
+            if taps and not layers.direct:
+                extra["output_hidden_states"] = wanted(taps)
+            # What the layers have inside is called by their kernels.
+            with self._outer_calls if layers.direct else self._direct_calls:
+                output = self._model(
+                    input_ids=ids,
+                    attention_mask=masks,
+                    position_ids=positions,
+                    past_key_values=self.cache,
+                    use_cache=True,
+                    draftwood_visibility=step,
+                    **extra,
+                )
+        return scored(output, taps, layers.states)
 
     def _send(
         self,

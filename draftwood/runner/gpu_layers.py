@@ -37,7 +37,16 @@ class GpuLayers:
 
     Args:
         layers: in the order of the model.
+
+    Attributes:
+        direct: False: the model calls its layers.
+        states: None: hidden states are read by transformers.
+        modules: none: no module's direct calls are left out.
     """
+
+    direct: Final = False
+    states: Final = None
+    modules: Final = frozenset[nn.Module]()
 
     def __init__(self, layers: "Sequence[GpuLayer]" = ()) -> None:
         self._layers = layers
@@ -54,8 +63,8 @@ class GpuLayers:
         for layer in self._layers:
             layer.undo()
 
-    def reading(self, taps: Sequence[int]) -> "GpuLayers":  # noqa: ARG002
-        """These layers, for a forward in which the inputs of some layers, by index, are read."""
+    def reading(self, taps: Sequence[int], rows: int) -> "GpuLayers":  # noqa: ARG002
+        """These layers; see :meth:`draftwood.runner.cpu.layers.FusedLayers.reading`."""
         return self
 
     def __enter__(self) -> None:

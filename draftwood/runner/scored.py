@@ -40,11 +40,18 @@ class Scored(NamedTuple):
         )
 
 
-def scored(output: Any, taps: tuple[int, ...]) -> Scored:
-    """The output of a model of transformers for one row of tokens."""
+def scored(output: Any, taps: tuple[int, ...], states: list[torch.Tensor] | None = None) -> Scored:
+    """The output of a model of transformers for one row of tokens.
+
+    Args:
+        output: of the model.
+        taps: layers whose input is returned.
+        states: these inputs, if the output does not have them.
+    """
     features: torch.Tensor | None
     if taps:
-        features = torch.cat(returned(output.hidden_states, taps), dim=-1)
+        found = returned(output.hidden_states, taps) if states is None else states
+        features = torch.cat(found, dim=-1)
     else:
         features = getattr(output, "hidden", None)
     return Scored(output.logits[0], None if features is None else features[0])

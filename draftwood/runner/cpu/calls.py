@@ -8,7 +8,7 @@ the parent's ``__dict__`` first, so an object there with the child's name calls 
 ``torch.compile`` cannot trace through it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -23,10 +23,15 @@ class DirectCalls:
     """The direct calls of one model, in force inside ``with direct_calls:``."""
 
     def __init__(self, members: Sequence[tuple[nn.Module, str, "_DirectCall"]] = ()) -> None:
+        self._given = members
         self._members = [(p.__dict__, p._modules, name, call) for p, name, call in members]
 
     def __len__(self) -> int:
         return len(self._members)
+
+    def without(self, parents: Collection[nn.Module]) -> "DirectCalls":
+        """The direct calls of other modules' children than these."""
+        return DirectCalls([member for member in self._given if member[0] not in parents])
 
     def __enter__(self) -> None:
         if any_global_hook():

@@ -19,6 +19,7 @@ from draftwood.kernels.functions import Kernels, kernels, readable
 from draftwood.runner.attention import Varlen, Visibility, fused_attention
 from draftwood.runner.cpu.calls import any_global_hook
 from draftwood.runner.cpu.int8 import Int8Linear
+from draftwood.runner.cpu.layer_list import LayerList, layer_list
 from draftwood.runner.cpu.layouts import ROWS
 from draftwood.runner.cpu.norms import FusedNorm
 from draftwood.runner.cpu.packing import PackedLinear
@@ -70,35 +71,71 @@ class FusedLayers:
 
     Args:
         layers: in the order of the model.
+        listed: stands in for the model's list of layers, if they are all of it.
+
+    Attributes:
+        direct: whether the model calls these in place of its layers, in this forward.
     """
 
-    def __init__(self, layers: "Sequence[FusedLayer]" = ()) -> None:
+    direct: bool = False
+
+    def __init__(
+        self, layers: "Sequence[FusedLayer]" = (), listed: LayerList | None = None
+    ) -> None:
         self._layers = layers
         self._stacks = _stacked(layers)
         self._watched = Watched.all_of([layer.watched for layer in layers])
+        self._list = listed
         self._taps: Sequence[int] = ()
+        self._few = False
 
     def __len__(self) -> int:
         return len(self._layers)
 
-    def reading(self, taps: Sequence[int]) -> "FusedLayers":
-        """These layers, for a forward in which the inputs of some layers, by index, are read."""
-        self._taps = taps
+    def reading(self, taps: Sequence[int], rows: int) -> "FusedLayers":
+        """These layers, for a forward of so many rows.
+
+        ``taps``: layers, by index, whose inputs are read.
+        """
+        self._taps, self._few = taps, rows <= MOST
         return self
 
+    @property
+    def modules(self) -> frozenset[nn.Module]:
+        """The layers and all modules inside them."""
+        return frozenset(each for layer in self._layers for each in layer.module.modules())
+
+    @property
+    def states(self) -> list[Tensor] | None:
+        """The inputs that were read; None if the layers were not called directly."""
+        if self._list is None or not self.direct:
+            return None
+        return [self._list.states[tap] for tap in self._taps]
+
     def __enter__(self) -> None:
+        self.direct = False
         if any_global_hook():
             return
-        unchanged = self._watched.unchanged()
+        unchanged, listed = self._watched.unchanged(), self._list
+        same = listed is None or listed.unchanged()
+        # More rows take so long that this does not matter.
+        self.direct = unchanged and same and self._few and bool(listed and listed.begin(self._taps))
+        if self.direct:
+            for stack, _ in self._stacks:
+                stack.begin(self._taps)
+            return
         for layer in self._layers:
             layer.enter(unchanged=unchanged)
         for stack, members in self._stacks:
-            if all(layer.entered and not layer.hooked for layer in members):
+            if same and all(layer.entered and not layer.hooked for layer in members):
                 stack.begin(self._taps)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for layer in self._layers:
-            layer.exit()
+        if self.direct and self._list is not None:
+            self._list.end()
+        else:
+            for layer in self._layers:
+                layer.exit()
         ended = [stack.end() for stack, _ in self._stacks]
         if kind is None and not all(ended):
             raise changed()
@@ -136,7 +173,7 @@ def fuse_layers(model: nn.Module) -> FusedLayers:
             layer = FusedLayer(module, parts, compiled)
             if _agrees(layer):
                 found.append(layer)
-    return FusedLayers(found)
+    return FusedLayers(found, layer_list(model, found) if found else None)
 
 
 @dataclass(frozen=True)
@@ -301,6 +338,12 @@ class FusedLayer(LayerForward):
         if stack is not None:
             stack.watch(self.place, hidden_states, y, passed)
         return y
+
+    def __getattr__(self, name: str) -> Any:
+        """The layer's own attribute; models read some of the members of their lists."""
+        if name == "module":
+            raise AttributeError(name)
+        return getattr(self.module, name)
 
     def _takes(self, x: Tensor) -> bool:
         return readable(x, self.shape.dtype) and x.is_contiguous()

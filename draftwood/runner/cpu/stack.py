@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Sequence
 from ctypes import c_int64, c_void_p
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +22,6 @@ from draftwood.runner.attention import Varlen, Visibility
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.attention import LANES, WIDEST, Attention, readable_rows
 
-_POINTER = ctypes.sizeof(c_void_p)
-
 
 class _Stack(ctypes.Structure):
     """``Stack`` of stack.h."""
@@ -30,7 +29,7 @@ class _Stack(ctypes.Structure):
     _fields_ = (
         *((name, c_void_p) for name in ("openmp", "layers", "keys", "values")),
         ("count", c_int64),
-        *((name, c_void_p) for name in ("x", "cos", "sin", "y", "work")),
+        *((name, c_void_p) for name in ("x", "cos", "sin", "ys", "work")),
         ("rows", c_int64),
         ("period", c_int64),
         ("entries", c_void_p),
@@ -39,8 +38,7 @@ class _Stack(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Passed:
+class Passed(NamedTuple):
     """What a layer is called with, beside its hidden states.
 
     Attributes:
@@ -92,7 +90,7 @@ class StackShape:
 
 
 class LayerStack:
-    """Consecutive layers of a model, run in one call from one cut to the next.
+    """Consecutive layers of a model, run in one call.
 
     Args:
         layers: address of each layer's ``Layer`` of layers.h.
@@ -109,54 +107,66 @@ class LayerStack:
         assert compiled is not None, "layers are fused by kernels"
         self._kernels, self._shape, self._first = compiled, shape, first
         self._layers = (c_void_p * len(layers))(*layers)
-        self._cuts: frozenset[int] = frozenset()
+        self._read: list[int] = []
         self._pointed: tuple[KVCache, int] | None = None  # whose entries ``_cached`` points to
-        # Of what was computed in advance: the last layer that was called, the first one that was
-        # not computed, and what all of them return and are called with.
-        self._place = self._stop = 0
-        self._result: Tensor | None = None
+        # Of what was computed in advance: the last layer that was called, what the layers return
+        # whose outputs are read and the last one, what the last call returned, and what all of
+        # them are called with.
+        self._place = 0
+        self._results: dict[int, Tensor] = {}
+        self._returned: Tensor | None = None
         self._passed: Passed | None = None
         # While nothing is proven: the last layer called, its output, a copy, its arguments.
         self._seen: tuple[int, Tensor, Tensor, Passed] | None = None
         self.active = False
         self.proven: bool | None = None
 
-    def begin(self, cuts: Sequence[int]) -> None:
+    def begin(self, taps: Sequence[int]) -> None:
         """Take part in a forward, in which the inputs of some layers, by index, are read."""
         self.active = True
-        self._cuts = frozenset(cut - self._first for cut in cuts)
-        self._result = self._seen = None
+        places = (tap - self._first - 1 for tap in taps)
+        self._read = [place for place in places if 0 <= place < len(self._layers)]
+        self._forget()
 
     def end(self) -> bool:
         """End the forward; returns whether the model called all layers that were computed."""
         left = self._left
-        self.active, self._result, self._passed, self._seen = False, None, None, None
+        self.active = False
+        self._forget()
         return not left
+
+    def _forget(self) -> None:
+        self._results, self._returned, self._passed, self._seen = {}, None, None, None
 
     @property
     def _left(self) -> bool:
         """Whether the model has still to call layers that were computed."""
-        return self._result is not None and self._place + 1 < self._stop
+        return self._returned is not None and self._place + 1 < len(self._layers)
 
     def holds(self, x: Tensor) -> bool:
-        """Whether x is the result of layers that the model has still to call."""
-        return x is self._result and self._left
+        """Whether x is what a layer has returned while the model has still to call the next one."""
+        return x is self._returned and self._left
 
     def handed_on(self, place: int, passed: Passed) -> Tensor:
-        """The result, once the model calls the next layer with it.
+        """What a layer returns, once the model calls it with what the one before returned.
+
+        The layers whose outputs are not read return another one's.
 
         Raises:
             DraftwoodError: this is another layer than the next one, or it is given something else.
         """
-        assert self._result is not None
+        assert self._returned is not None
         assert self._passed is not None
         if place != self._place + 1 or not passed.same(self._passed):
             raise changed()
         self._place = place
-        return self._result
+        self._returned = self._results.get(place, self._returned)
+        return self._returned
 
     def computed(self, place: int, x: Tensor, passed: Passed) -> Tensor | None:
-        """What the layers from a place to the next cut return; None if it is to run by itself.
+        """Compute all layers, and return what the first one returns.
+
+        None if the layer at this place is to run by itself.
 
         Raises:
             DraftwoodError: the layer's result was computed before, from other hidden states.
@@ -165,13 +175,12 @@ class LayerStack:
             return None
         if self._left:
             raise changed()
-        if place and place not in self._cuts:
+        if place or not self._compute(x, passed):
             return None
-        layers = len(self._layers)
-        self._place, self._passed = place, passed
-        self._stop = min((cut for cut in self._cuts if place < cut < layers), default=layers)
-        self._result = self._computed(place, self._stop, x, passed)
-        return self._result
+        self._place, self._passed = 0, passed
+        last = len(self._layers) - 1
+        self._returned = self._results.get(0, self._results[last])
+        return self._returned
 
     def watch(self, place: int, x: Tensor, y: Tensor, passed: Passed) -> None:
         """Note what a layer was given and returned, to learn whether they are handed on."""
@@ -191,32 +200,38 @@ class LayerStack:
         else:
             self._seen = place, y, y.clone(), passed
 
-    def _computed(self, begin: int, stop: int, x: Tensor, passed: Passed) -> Tensor | None:
-        """The result of the layers from one place to another; None if the kernel cannot."""
+    def _compute(self, x: Tensor, passed: Passed) -> bool:
+        """Compute the layers' results; False if the kernel cannot."""
         shape, cache, visibility = self._shape, passed.cache, passed.visibility
-        if not isinstance(cache, KVCache) or cache.gathers or len(x) != 1 or stop - begin < 2:
-            return None
+        if not isinstance(cache, KVCache) or cache.gathers or len(x) != 1:
+            return False
         sequences, kind, batch = None, visibility, 1
         if isinstance(visibility, Varlen):
             kind, batch = visibility.visibility, len(visibility.counts)
             if visibility.places is not None or min(visibility.lengths) < 1:
-                return None
+                return False
             sequences = visibility.sequences.addresses
         mask = passed.mask if kind is Visibility.TREE else None
         if kind is Visibility.TREE and (mask is None or not readable_rows(mask, shape.dtype)):
-            return None
+            return False
         if (cache, cache.generation) != self._pointed and not self._point(cache):
-            return None
+            return False
         rows, entries = x.shape[1], cache.entries()
-        y = torch.empty_like(x)
-        work = x.new_empty(2 * rows * (shape.q + shape.kv + shape.hidden + shape.inner))
+        layers = len(self._layers)
+        results = {place: torch.empty_like(x) for place in (*self._read, layers - 1)}
+        outputs = (c_void_p * layers)()
+        for place, result in results.items():
+            outputs[place] = result.data_ptr()
+        work = x.new_empty(rows * (2 * (shape.q + shape.kv + shape.inner) + 3 * shape.hidden))
         each = cache.stride * shape.kv
         cos, sin = passed.factors
         call = _Stack(
             self._kernels.openmp,
-            *(ctypes.addressof(a) + begin * _POINTER for a in (self._layers, *self._cached)),
-            stop - begin,
-            *(tensor.data_ptr() for tensor in (x, cos, sin, y, work)),
+            *(ctypes.addressof(each) for each in (self._layers, *self._cached)),
+            layers,
+            *(tensor.data_ptr() for tensor in (x, cos, sin)),
+            ctypes.addressof(outputs),
+            work.data_ptr(),
             rows,
             cos.numel() // shape.width,
             entries.ctypes.data,
@@ -237,7 +252,8 @@ class LayerStack:
             ),
         )
         self._kernels.stack(ctypes.addressof(call))
-        return y
+        self._results = results
+        return True
 
     def _point(self, cache: KVCache) -> bool:
         """Find the layers' keys and values in the cache; False if they are not as expected."""

@@ -1,0 +1,107 @@
+"""A stand-in for a model's list of decoder layers, whose members are called directly.
+
+A model takes a slice of its ``nn.ModuleList`` in every forward and calls each member through
+``nn.Module.__call__``. Where a stack has computed all layers in one call, that is most of what is
+left of a step outside of the kernels. A plain list of what stands for the layers takes no time. It
+also notes the hidden states that are read, for which transformers would have to wrap every layer.
+The list is in the model only inside a ``with`` block (:mod:`draftwood.runner.cpu.calls`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from draftwood.runner.cpu.watched import Watched
+
+
+class LayerList:
+    """Stands in for the list of layers of one model, from :meth:`begin` to :meth:`end`.
+
+    Args:
+        owner: the module whose list it is.
+        name: of the list there.
+        layers: what stands for each layer, callable as it is, with its attributes.
+
+    Attributes:
+        states: hidden states that entered the tapped layers in this forward, by index.
+    """
+
+    def __init__(self, owner: nn.Module, name: str, layers: Sequence[Callable[..., Any]]) -> None:
+        self._attributes, self._name, self._layers = owner.__dict__, name, layers
+        self.states: dict[int, Tensor] = {}
+        self._taps: tuple[int, ...] = ()
+        self._members: list[Callable[..., Any]] = [*layers]
+        modules: nn.ModuleList = owner._modules[name]  # type: ignore[assignment]
+        children = [(modules._modules, key, layer) for key, layer in modules._modules.items()]
+        hooks: list[Mapping[int, Any]] = [
+            hooks for layer in modules for hooks in (layer._forward_hooks, layer._forward_pre_hooks)
+        ]
+        self._watched = Watched(
+            children=[(owner._modules, name, modules), *children],
+            forwards=[(layer.__dict__, None) for layer in modules],
+            methods=[(layer, type(layer).forward) for layer in modules],
+            places=[],
+            hooks=hooks,
+        )
+        self._modules, self._count = modules._modules, len(children)
+
+    def unchanged(self) -> bool:
+        """Whether the list holds the layers that it held, and they are called as they were."""
+        return (
+            self._name not in self._attributes
+            and len(self._modules) == self._count
+            and self._watched.unchanged()
+        )
+
+    def begin(self, taps: Sequence[int]) -> bool:
+        """Take the list's place, if it is unchanged; False if another hidden state is read.
+
+        Args:
+            taps: layers, by index, whose inputs are noted.
+        """
+        if any(tap >= self._count for tap in taps):
+            return False
+        if tuple(taps) != self._taps:
+            self._taps = tuple(taps)
+            self._members = [
+                _Tapped(layer, self.states, index) if index in self._taps else layer
+                for index, layer in enumerate(self._layers)
+            ]
+        self.states.clear()
+        self._attributes[self._name] = self._members
+        return True
+
+    def end(self) -> None:
+        """Leave the list as it was."""
+        if self._attributes.get(self._name) is self._members:
+            del self._attributes[self._name]
+
+
+class _Tapped:
+    """Calls a layer and notes what it was given."""
+
+    def __init__(self, layer: Callable[..., Any], states: dict[int, Tensor], index: int) -> None:
+        self._layer, self._states, self._index = layer, states, index
+
+    def __call__(self, hidden_states: Tensor, *given: Any, **named: Any) -> Any:
+        self._states[self._index] = hidden_states
+        return self._layer(hidden_states, *given, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._layer, name)
+
+
+def layer_list(model: nn.Module, layers: Sequence[Any]) -> LayerList | None:
+    """The stand-in for the model's list that holds these layers and no others, or None.
+
+    Args:
+        model: with the list at any depth.
+        layers: what stands for the layers, each with its ``module``.
+    """
+    modules = [layer.module for layer in layers]
+    for owner in model.modules():
+        for name, child in owner._modules.items():
+            if type(child) is nn.ModuleList and [*child] == modules:
+                return LayerList(owner, name, layers)
+    return None

@@ -123,8 +123,9 @@ def auto(
         adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
             on them too.
         adjacency__table: prepared table, a file made by draftwood harvest.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """
 
 def goose(
@@ -550,8 +551,9 @@ def adaptive_chain(
         budget: tokens to draft, of which a part is verified.
         warmup: fits of the acceptance, 100 steps each, before chains are cut.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """
 
 def block(
@@ -600,8 +602,9 @@ def block(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -639,8 +642,9 @@ def dflash(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
         draft__ahead: most tokens drafted in a block; 0: as many as it has.
     """
 
@@ -725,8 +729,9 @@ def dynatree(
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -761,8 +766,9 @@ def eagle3(
         top_k: parents of a level, and children of each parent (K).
         levels: draft forwards, the root's included.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """
 
 def fixed_tree(
@@ -794,8 +800,9 @@ def fixed_tree(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """
 
 def goose_eagle3(
@@ -857,8 +864,9 @@ def goose_eagle3(
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens.
         context__wrap: continue past the end of the text with the tokens copied so far.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """
 
 def goose_sampled(
@@ -919,8 +927,9 @@ def goose_sampled(
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens.
         context__wrap: continue past the end of the text with the tokens copied so far.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """
 
 def greedy_order(
@@ -969,8 +978,9 @@ def greedy_order(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1004,8 +1014,9 @@ def medusa(
         tree: JSON file of a searched tree; empty: one for the acceptance that the engine
             counts.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """
 
 def mixed(
@@ -1054,8 +1065,9 @@ def mixed(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1119,8 +1131,9 @@ def opt_tree(
         delta: expected tokens that a level must add for another to follow.
         max_depth: most draft forwards in a step.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """
 
 def pard(
@@ -1153,8 +1166,9 @@ def pard(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
         draft__ahead: most tokens drafted in a forward (K).
     """
 
@@ -1188,8 +1202,9 @@ def peagle(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
         draft__ahead: most tokens drafted in a forward (K).
     """
 
@@ -1239,8 +1254,9 @@ def rrsw(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1277,8 +1293,9 @@ def sd(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """
 
 def sequoia(
@@ -1307,8 +1324,9 @@ def sequoia(
         tree: JSON file of a searched tree; empty: one for the acceptance that the engine
             counts.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """
 
 def specinfer(
@@ -1357,8 +1375,9 @@ def specinfer(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1419,8 +1438,9 @@ def talon(
         top_k: nodes of a level that is not gated (K).
         robust: levels from the root that are not gated.
         max_depth: most draft forwards in a step.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1474,8 +1494,9 @@ def traversal(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1555,8 +1576,9 @@ def traversal_dynatree(
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """
 
 def traversal_talon(
@@ -1603,6 +1625,7 @@ def traversal_talon(
         top_k: nodes of a level that is not gated (K).
         robust: levels from the root that are not gated.
         max_depth: most draft forwards in a step.
-        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
-            than 8 MB beside a float32 target on a CPU that multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but beside a float32
+            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
+            CPU multiplies bfloat16.
     """

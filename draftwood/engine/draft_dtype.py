@@ -1,7 +1,9 @@
 """The number format of a draft model's or head's weights.
 
 Reading its weights is most of a draft forward. A CPU with bfloat16 instructions reads half as much
-in bfloat16 as in float32, and multiplies several rows two to five times as fast. Rounded drafts are
+in bfloat16 as in float32, and multiplies several rows two to five times as fast. Without them the
+kernels of :mod:`draftwood.kernels` still read half as much, which pays for up to about 16 rows: for
+the levels of a head, but not for a draft model's prompts and large batches. Rounded drafts are
 drafts all the same: no promise depends on them.
 """
 
@@ -12,6 +14,7 @@ import torch
 from torch import nn
 
 from draftwood import models
+from draftwood.kernels.functions import kernels
 from draftwood.models import DTYPES, Loaded
 from draftwood.protocols import DraftDtype
 
@@ -32,23 +35,35 @@ def multiplies_bfloat16(device: torch.device) -> bool:
     return any(bool(found.get(name)) for name in _INSTRUCTIONS)
 
 
+def reads_bfloat16(device: torch.device) -> bool:
+    """Whether ``device`` is a CPU on which kernels multiply few rows by bfloat16 weights."""
+    return device.type == "cpu" and kernels() is not None
+
+
 def load_in(
-    wanted: DraftDtype, target: torch.dtype, device: torch.device, load: Callable[[torch.dtype], M]
+    wanted: DraftDtype,
+    target: torch.dtype,
+    device: torch.device,
+    load: Callable[[torch.dtype], M],
+    *,
+    few_rows: bool = False,
 ) -> M:
     """Load the weights of a draft model or head in the format that ``wanted`` says.
 
     Args:
         wanted: a name in :data:`draftwood.models.DTYPES`; ``"target"``: the target's; ``"auto"``:
-            bfloat16 for a float32 target where :func:`multiplies_bfloat16`, if the weights exceed
-            the cache, else the target's. No timing decides, so that a seed always draws the same
-            samples on one machine.
+            bfloat16 for a float32 target where :func:`multiplies_bfloat16`, or with few rows
+            :func:`reads_bfloat16`, if the weights exceed the cache, else the target's. No timing
+            decides, so that a seed always draws the same samples on one machine.
         target: the target's dtype.
         device: where the weights will be.
         load: loads them in a dtype.
+        few_rows: whether most forwards are of few rows, as a head's.
     """
     if wanted in DTYPES:
         return load(DTYPES[wanted])
-    if wanted == "auto" and target == torch.float32 and multiplies_bfloat16(device):
+    faster = multiplies_bfloat16(device) or (few_rows and reads_bfloat16(device))
+    if wanted == "auto" and target == torch.float32 and faster:
         found = load(torch.bfloat16)
         if sum(parameter.nbytes for parameter in found.parameters()) > _CACHED:
             return found

@@ -82,8 +82,9 @@ class ModelHost:
         def read(dtype: torch.dtype) -> M:
             return load(models.location(name), self.target, dtype)
 
+        target, device = self.info.dtype, self.info.device
         return self.share(
-            (load, name, dtype), lambda: load_in(dtype, self.info.dtype, self.info.device, read)
+            (load, name, dtype), lambda: load_in(dtype, target, device, read, few_rows=True)
         )
 
     @property

@@ -87,6 +87,27 @@ def test_without_instructions_the_format_is_the_targets(monkeypatch: pytest.Monk
     assert found.weight.dtype == torch.float32
 
 
+def test_kernels_read_bfloat16_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    _machine(monkeypatch, {})
+
+    def chosen(device: torch.device = CPU, *, few_rows: bool = True) -> torch.dtype:
+        found = load_in(
+            "auto",
+            torch.float32,
+            device,
+            lambda dtype: nn.Linear(LARGE, LARGE, dtype=dtype),
+            few_rows=few_rows,
+        )
+        return found.weight.dtype
+
+    monkeypatch.setattr(draft_dtype, "kernels", object)
+    assert chosen() == torch.bfloat16
+    assert chosen(few_rows=False) == torch.float32
+    assert chosen(torch.device("cuda")) == torch.float32
+    monkeypatch.setattr(draft_dtype, "kernels", lambda: None)
+    assert chosen() == torch.float32
+
+
 @pytest.mark.usefixtures("native")
 def test_a_draft_model_and_a_head_are_cast(target: Runner, tmp_path: Path) -> None:
     name, host = str(save_tiny(tmp_path / "draft")), ModelHost(target, tiny_tokenizer())

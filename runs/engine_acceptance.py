@@ -1,6 +1,6 @@
 """Tables of what an engine's drafters are accepted, from the results of ``engines.sh``.
 
-Tokens a step by set, each also over the best of the engine's own drafters with as many nodes, and
+Tokens a step by set, ours also over the best of the engine's own drafters with as many nodes, and
 how many answers have the tokens of the engine's plain decoding.
 
     python runs/engine_acceptance.py sglang runs/out
@@ -12,6 +12,8 @@ from statistics import mean
 from typing import Any
 
 import click
+
+from draftwood.lab.loops import pooled, repeats
 
 OURS = "draftwood"
 """Drafters whose label begins so are ours; the others are the engine's own."""
@@ -69,7 +71,9 @@ def main(engine: str, out: Path) -> None:
             for label, each in found.items()
             if label.endswith(f"_{nodes}")
         }
-        click.echo(f"\n{nodes} nodes, {len(plain['answers'])} prompts\n")
+        share = pooled(map(repeats, plain["answers"])).share
+        said = f"{len(plain['answers'])} prompts, {share:.0%} of 8-grams repeated"
+        click.echo(f"\n{nodes} nodes, {said}\n")
         click.echo("\n".join(table(plain, results)))
 
 

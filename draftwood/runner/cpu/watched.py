@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from operator import is_
 from typing import Any
 
 import torch
@@ -61,10 +60,6 @@ class Watched:
         self._forwards = _columns(self.forwards, 2)
         self._modules, self._methods = _columns(self.methods, 2)
         self._places = _columns(self.places, 3)
-        tables, fields, _ = self._places
-        self._parameters = [*map(dict.get, tables, fields)]
-        self._tensors = [each for each in self._parameters if each is not None]
-        self._addresses = [*map(torch.Tensor.data_ptr, self._tensors)]
 
     @classmethod
     def all_of(cls, parts: "Sequence[Watched]") -> "Watched":
@@ -81,20 +76,14 @@ class Watched:
         """Whether everything is what it was. Lists of modules and functions compare by identity."""
         tables, names, children = self._children
         members, forwards = self._forwards
+        parameters, fields, places = self._places
         return (
             not any(acting(hooks) for hooks in self.hooks if hooks)
             and [*map(dict.get, tables, names)] == children
             and [*map(dict.get, members, repeat("forward"))] == forwards
             and [type(module).forward for module in self._modules] == self._methods
-            and self._in_place()
+            and [*map(place, parameters, fields)] == places
         )
-
-    def _in_place(self) -> bool:
-        """Whether the parameters are where they were."""
-        tables, fields, places = self._places
-        if all(map(is_, map(dict.get, tables, fields), self._parameters)):
-            return [*map(torch.Tensor.data_ptr, self._tensors)] == self._addresses
-        return [*map(place, tables, fields)] == places
 
 
 def _columns(rows: list[Any], count: int) -> list[list[Any]]:

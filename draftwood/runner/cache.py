@@ -77,10 +77,8 @@ class KVCache(Cache):
         self._touched: list[int] = []
         self._free: list[int] = []
         self._reads: list[torch.Tensor] = []
-        self._whole: list[torch.Tensor] = []
         self._writes: list[torch.Tensor] = []
         self._write_span = self._read_span = (0, 0, 0, 0)
-        self._reads_whole = False
         self._entries: torch.Tensor | None = None
         self._picked: torch.Tensor | None = None
         self._kv = 0
@@ -126,7 +124,7 @@ class KVCache(Cache):
         self.generation += 1
         for views in (self.tensors, self._flats):
             views.clear()
-        self._reads, self._writes, self._whole = [], [], []
+        self._reads, self._writes = [], []
 
     def row(self, slot: int) -> int:
         """The slot's present row.
@@ -205,10 +203,10 @@ class KVCache(Cache):
         self._picked = None if whole else picked
         self._entries = entries
         # Views are made when a layer asks for its own; a stack of layers needs none.
-        self._writes, self._reads = [], []
-        self._write_span = first, b, starts[0], counts[0]
-        self._read_span = (0, self.rows, 0, self.stride) if whole else (first, b, 0, self._kv)
-        self._reads_whole = whole
+        self._writes, self._write_span = [], (first, b, starts[0], counts[0])
+        span = (0, self.rows, 0, self.stride) if whole else (first, b, 0, self._kv)
+        if span != self._read_span:
+            self._reads, self._read_span = [], span
 
     def _windows(self, first: int, b: int, start: int, count: int) -> list[torch.Tensor]:
         """``[b, H, count, D]`` views of every (layer, K or V), made in one call per tensor."""
@@ -255,11 +253,7 @@ class KVCache(Cache):
         if self._picked is not None:
             return self._gather(k), self._gather(k + 1)
         if not self._reads:
-            # Those of whole rows are made once, until the cache grows.
-            kept = self._whole if self._reads_whole else []
-            self._reads = kept or self._windows(*self._read_span)
-            if self._reads_whole:
-                self._whole = self._reads
+            self._reads = self._windows(*self._read_span)
         return self._reads[k], self._reads[k + 1]
 
     @property
@@ -332,7 +326,7 @@ class KVCache(Cache):
             entries = -(-grown // _GRAIN) * _GRAIN
         self.rows, self.stride = max(rows, self.rows), max(entries, self.stride)
         self.generation += 1
-        self.tensors, flats, self._whole = [], [], []
+        self.tensors, flats, self._reads, self._writes = [], [], [], []
         with torch.inference_mode():
             for g, (plane, n) in enumerate(self._groups):
                 tensor = _zeros((n, self.rows, self.stride, plane.heads, plane.width), plane)

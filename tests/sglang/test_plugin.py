@@ -110,9 +110,10 @@ def test_the_tokens_are_those_of_plain_decoding(
 
 
 def test_another_method(model: Path, prompts: Path, plain: list[list[int]]) -> None:
-    found, _ = decoded(model, prompts, "--drafts", "DRAFTWOOD", DRAFTWOOD_METHOD="goose")
+    found, log = decoded(model, prompts, "--drafts", "DRAFTWOOD", DRAFTWOOD_METHOD="goose")
     assert found["answers"] == plain
     assert found["tokens_a_step"]["prompts"] > 1.5
+    assert COUNTED.search(log), "acceptance is logged"
 
 
 def test_requests_that_are_put_back_for_lack_of_memory(

@@ -6,23 +6,21 @@ import pytest
 import torch
 from torch import nn
 
+from draftwood.kernels.compiled import _command
 from draftwood.protocols import Needs, TargetOutput
-from draftwood.runner import attach as attaching
 from draftwood.runner.attach import attach
 from draftwood.runner.cpu.layer_list import LayerList, layer_list
 from draftwood.runner.cpu.layers import FusedLayers
-from draftwood.runner.cpu.layouts import WHOLE
 from draftwood.runner.runner import Runner
 from draftwood.tree import tree_of
 from tests.factories.tiny_llama import tiny_llama
 
+pytestmark = [
+    pytest.mark.skipif(_command() is None, reason="no C++ compiler"),
+    pytest.mark.usefixtures("rows_layout"),
+]
+
 NODES = tree_of([5, 7, 9], [-1, 0, 0])
-
-
-@pytest.fixture(autouse=True)
-def _rows_layout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every weight is multiplied as it is stored, without timing."""
-    monkeypatch.setattr(attaching, "cached_layouts", lambda w, **_: [WHOLE] * len(w))
 
 
 @pytest.fixture

@@ -12,19 +12,20 @@ from torch import Tensor
 from draftwood.errors import DraftwoodError
 from draftwood.kernels.compiled import _command
 from draftwood.protocols import Needs, TargetOutput
-from draftwood.runner import attach as attaching
 from draftwood.runner.attach import attach
 from draftwood.runner.attention import PREFIX, Visibility, register
 from draftwood.runner.cache import KVCache, Plane
 from draftwood.runner.cpu.layers import FusedLayers
-from draftwood.runner.cpu.layouts import WHOLE
 from draftwood.runner.cpu.stack import LayerStack
 from draftwood.runner.runner import Runner
 from draftwood.tree import tree_of
 from tests.factories.tiny_llama import tiny_llama
 from tests.runner.cpu.test_layers import fused
 
-pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
+pytestmark = [
+    pytest.mark.skipif(_command() is None, reason="no C++ compiler"),
+    pytest.mark.usefixtures("rows_layout"),
+]
 
 TREES = [tree_of([5, 6, 7, 8], [-1, 0, 0, 1]), tree_of([9], [-1]), tree_of([4, 3], [-1, 0])]
 SIZES: dict[str, Any] = {
@@ -36,12 +37,6 @@ SIZES: dict[str, Any] = {
     "head_dim": 16,
 }
 PROMPTS = [[1, 2, 3, 4, 5], [6, 7], [8, 9, 1]]
-
-
-@pytest.fixture(autouse=True)
-def _rows_layout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every weight is multiplied as it is stored, without timing."""
-    monkeypatch.setattr(attaching, "cached_layouts", lambda w, **_: [WHOLE] * len(w))
 
 
 @pytest.fixture

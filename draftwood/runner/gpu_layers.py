@@ -33,7 +33,7 @@ _NODES: Final = 5
 
 
 class GpuLayers:
-    """The layers of a model that the kernels run, in force inside ``with layers.reading(taps):``.
+    """The layers of a model that the kernels run, in force inside ``with layers.reading(..):``.
 
     Args:
         layers: in the order of the model.

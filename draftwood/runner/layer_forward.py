@@ -1,5 +1,6 @@
 """The ``forward`` of a decoder layer, replaced while the layer is what it was."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ class LayerForward:
         entered: whether the layer calls this object.
     """
 
+    __call__: Callable[..., Any]
     module: nn.Module
     watched: Watched
     entered: bool = False

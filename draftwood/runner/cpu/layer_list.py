@@ -3,16 +3,17 @@
 A model takes a slice of its ``nn.ModuleList`` in every forward and calls each member through
 ``nn.Module.__call__``. Where a stack has computed all layers in one call, that is most of what is
 left of a step outside of the kernels. A plain list of what stands for the layers takes no time. It
-also notes the hidden states that are read, for which transformers would have to wrap every layer.
+also notes the hidden states that are read, for which transformers puts a hook on every layer.
 The list is in the model only inside a ``with`` block (:mod:`draftwood.runner.cpu.calls`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from draftwood.runner.cpu.watched import Watched
+from draftwood.runner.layer_forward import LayerForward
 
 
 class LayerList:
@@ -21,17 +22,18 @@ class LayerList:
     Args:
         owner: the module whose list it is.
         name: of the list there.
-        layers: what stands for each layer, callable as it is, with its attributes.
+        layers: what stands for each layer, callable as it is.
 
     Attributes:
-        states: hidden states that entered the tapped layers in this forward, by index.
+        taps: layers, by index, whose inputs are noted.
+        states: hidden states that entered these layers in this forward, by index.
     """
 
-    def __init__(self, owner: nn.Module, name: str, layers: Sequence[Callable[..., Any]]) -> None:
-        self._attributes, self._name, self._layers = owner.__dict__, name, layers
+    def __init__(self, owner: nn.Module, name: str, layers: Sequence[LayerForward]) -> None:
+        self._attributes, self._name = owner.__dict__, name
         self.states: dict[int, Tensor] = {}
-        self._taps: tuple[int, ...] = ()
-        self._members: list[Callable[..., Any]] = [*layers]
+        self.taps: Sequence[int] = ()
+        self._members = [_Member(layer, self, index) for index, layer in enumerate(layers)]
         modules: nn.ModuleList = owner._modules[name]  # type: ignore[assignment]
         children = [(modules._modules, key, layer) for key, layer in modules._modules.items()]
         hooks: list[Mapping[int, Any]] = [
@@ -55,19 +57,14 @@ class LayerList:
         )
 
     def begin(self, taps: Sequence[int]) -> bool:
-        """Take the list's place, if it is unchanged; False if another hidden state is read.
+        """Take the list's place; False if a hidden state behind the last layer is read.
 
         Args:
             taps: layers, by index, whose inputs are noted.
         """
         if any(tap >= self._count for tap in taps):
             return False
-        if tuple(taps) != self._taps:
-            self._taps = tuple(taps)
-            self._members = [
-                _Tapped(layer, self.states, index) if index in self._taps else layer
-                for index, layer in enumerate(self._layers)
-            ]
+        self.taps = taps
         self.states.clear()
         self._attributes[self._name] = self._members
         return True
@@ -78,26 +75,27 @@ class LayerList:
             del self._attributes[self._name]
 
 
-class _Tapped:
-    """Calls a layer and notes what it was given."""
+class _Member:
+    """Calls what stands for a layer, whose attributes it has: models read some of them."""
 
-    def __init__(self, layer: Callable[..., Any], states: dict[int, Tensor], index: int) -> None:
-        self._layer, self._states, self._index = layer, states, index
+    def __init__(self, layer: LayerForward, listed: LayerList, index: int) -> None:
+        self._layer, self._list, self._index = layer, listed, index
 
     def __call__(self, hidden_states: Tensor, *given: Any, **named: Any) -> Any:
-        self._states[self._index] = hidden_states
+        if self._index in self._list.taps:
+            self._list.states[self._index] = hidden_states
         return self._layer(hidden_states, *given, **named)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._layer, name)
+        return getattr(self._layer.module, name)
 
 
-def layer_list(model: nn.Module, layers: Sequence[Any]) -> LayerList | None:
+def layer_list(model: nn.Module, layers: Sequence[LayerForward]) -> LayerList | None:
     """The stand-in for the model's list that holds these layers and no others, or None.
 
     Args:
         model: with the list at any depth.
-        layers: what stands for the layers, each with its ``module``.
+        layers: what stands for the layers.
     """
     modules = [layer.module for layer in layers]
     for owner in model.modules():

@@ -67,7 +67,7 @@ class _Layer(ctypes.Structure):
 
 
 class FusedLayers:
-    """The layers of a model that the kernels run, in force inside ``with layers.reading(taps):``.
+    """The layers of a model that the kernels run, in force inside ``with layers.reading(..):``.
 
     Args:
         layers: in the order of the model.
@@ -338,12 +338,6 @@ class FusedLayer(LayerForward):
         if stack is not None:
             stack.watch(self.place, hidden_states, y, passed)
         return y
-
-    def __getattr__(self, name: str) -> Any:
-        """The layer's own attribute; models read some of the members of their lists."""
-        if name == "module":
-            raise AttributeError(name)
-        return getattr(self.module, name)
 
     def _takes(self, x: Tensor) -> bool:
         return readable(x, self.shape.dtype) and x.is_contiguous()

@@ -109,9 +109,8 @@ class LayerStack:
         self._layers = (c_void_p * len(layers))(*layers)
         self._read: list[int] = []
         self._pointed: tuple[KVCache, int] | None = None  # whose entries ``_cached`` points to
-        # Of what was computed in advance: the last layer that was called, what the layers return
-        # whose outputs are read and the last one, what the last call returned, and what all of
-        # them are called with.
+        # Of what was computed in advance: the last layer that was called; by place, the outputs
+        # that are read and the last one; what the last call returned; what all are called with.
         self._place = 0
         self._results: dict[int, Tensor] = {}
         self._returned: Tensor | None = None
@@ -227,7 +226,7 @@ class LayerStack:
         cos, sin = passed.factors
         call = _Stack(
             self._kernels.openmp,
-            *(ctypes.addressof(each) for each in (self._layers, *self._cached)),
+            *map(ctypes.addressof, (self._layers, *self._cached)),
             layers,
             *(tensor.data_ptr() for tensor in (x, cos, sin)),
             ctypes.addressof(outputs),

@@ -76,15 +76,23 @@ class LayerList:
 
 
 class _Member:
-    """Calls what stands for a layer, whose attributes it has: models read some of them."""
+    """Calls what stands for a layer, whose attributes it has: models read some of them.
+
+    It calls the layer itself in a forward that is not the engine's, as of another thread, and where
+    a hook came during the forward. If the layers are computed by then, that ends in an error.
+    """
 
     def __init__(self, layer: LayerForward, listed: LayerList, index: int) -> None:
         self._layer, self._list, self._index = layer, listed, index
 
     def __call__(self, hidden_states: Tensor, *given: Any, **named: Any) -> Any:
+        layer = self._layer
+        if "draftwood_visibility" not in named:
+            return layer.module(hidden_states, *given, **named)
         if self._index in self._list.taps:
             self._list.states[self._index] = hidden_states
-        return self._layer(hidden_states, *given, **named)
+        call = layer.module if layer.hooked else layer
+        return call(hidden_states, *given, **named)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._layer.module, name)

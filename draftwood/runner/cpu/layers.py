@@ -131,9 +131,9 @@ class FusedLayers:
                 stack.begin(self._taps)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self.direct and self._list is not None:
+        if self._list is not None:
             self._list.end()
-        else:
+        if not self.direct:
             for layer in self._layers:
                 layer.exit()
         ended = [stack.end() for stack, _ in self._stacks]

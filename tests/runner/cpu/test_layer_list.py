@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from draftwood.errors import DraftwoodError
 from draftwood.kernels.compiled import _command
 from draftwood.protocols import Needs, TargetOutput
 from draftwood.runner.attach import attach
@@ -84,6 +85,45 @@ def test_a_layer_that_was_replaced_is_called(taken: list[bool]) -> None:
     model.model.layers[1] = kept
     assert torch.equal(scored(attached, slot).logits, before)
     assert taken[count:] == [True], "the first time something else was in the list"
+
+
+def test_a_hook_that_comes_during_a_forward_is_no_silent_loss(taken: list[bool]) -> None:
+    """The layers are computed before it comes, so that it is an error and no other result."""
+    model, attached, slot = runner()
+    before = scored(attached, slot).logits
+    handles = []
+
+    def steer(*_: Any) -> None:
+        hook = model.model.layers[1].register_forward_hook(lambda _m, _a, output: 2 * output)
+        handles.append(hook)
+
+    steering = model.model.register_forward_pre_hook(steer)
+    with pytest.raises(DraftwoodError, match="no longer hands what a decoder layer returns"):
+        scored(attached, slot)
+    assert taken[-1], "the hook was not there when the forward began"
+    steering.remove()
+    assert not torch.allclose(scored(attached, slot).logits, before, atol=1e-3), "it is heard"
+    handles[0].remove()
+    assert torch.equal(scored(attached, slot).logits, before)
+
+
+def test_a_plain_call_meanwhile_is_that_of_the_model() -> None:
+    """As of another thread: nothing of it is noted, and it gets its own hidden states."""
+    model: Any = tiny_llama(layers=3, head_dim=16)
+    layers = attach(model)._forward_pass._fused_layers
+    assert isinstance(layers, FusedLayers)
+    ids = torch.tensor([[1, 2, 3]])
+    with torch.inference_mode():
+        expected = model(ids, output_hidden_states=True)
+        with layers.reading((1,), 3):
+            assert layers.direct
+            found = model(ids, output_hidden_states=True)
+            with pytest.raises(KeyError):
+                _ = layers.states
+    assert torch.equal(found.logits, expected.logits)
+    assert len(found.hidden_states) == len(expected.hidden_states) == 4
+    for own, other in zip(found.hidden_states, expected.hidden_states, strict=True):
+        assert torch.equal(own, other)
 
 
 def test_a_layer_more_is_called(taken: list[bool]) -> None:

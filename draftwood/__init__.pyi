@@ -123,9 +123,9 @@ def auto(
         adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
             on them too.
         adjacency__table: prepared table, a file made by draftwood harvest.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def goose(
@@ -551,9 +551,9 @@ def adaptive_chain(
         budget: tokens to draft, of which a part is verified.
         warmup: fits of the acceptance, 100 steps each, before chains are cut.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def block(
@@ -602,9 +602,9 @@ def block(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -642,9 +642,9 @@ def dflash(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
         draft__ahead: most tokens drafted in a block; 0: as many as it has.
     """
 
@@ -729,9 +729,9 @@ def dynatree(
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -766,9 +766,9 @@ def eagle3(
         top_k: parents of a level, and children of each parent (K).
         levels: draft forwards, the root's included.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def fixed_tree(
@@ -800,9 +800,9 @@ def fixed_tree(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def goose_eagle3(
@@ -864,9 +864,9 @@ def goose_eagle3(
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens.
         context__wrap: continue past the end of the text with the tokens copied so far.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def goose_sampled(
@@ -927,9 +927,9 @@ def goose_sampled(
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens.
         context__wrap: continue past the end of the text with the tokens copied so far.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def greedy_order(
@@ -978,9 +978,9 @@ def greedy_order(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1014,9 +1014,9 @@ def medusa(
         tree: JSON file of a searched tree; empty: one for the acceptance that the engine
             counts.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def mixed(
@@ -1065,9 +1065,9 @@ def mixed(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1131,9 +1131,9 @@ def opt_tree(
         delta: expected tokens that a level must add for another to follow.
         max_depth: most draft forwards in a step.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def pard(
@@ -1166,9 +1166,9 @@ def pard(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
         draft__ahead: most tokens drafted in a forward (K).
     """
 
@@ -1202,9 +1202,9 @@ def peagle(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
         draft__ahead: most tokens drafted in a forward (K).
     """
 
@@ -1254,9 +1254,9 @@ def rrsw(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1293,9 +1293,9 @@ def sd(
         breadth: children of every node (B).
         threshold: least path probability of a node (tau).
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def sequoia(
@@ -1324,9 +1324,9 @@ def sequoia(
         tree: JSON file of a searched tree; empty: one for the acceptance that the engine
             counts.
         source: name of the drafter.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def specinfer(
@@ -1375,9 +1375,9 @@ def specinfer(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1438,9 +1438,9 @@ def talon(
         top_k: nodes of a level that is not gated (K).
         robust: levels from the root that are not gated.
         max_depth: most draft forwards in a step.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1494,9 +1494,9 @@ def traversal(
             children but one are the likeliest.
         deepest: which child has the deepest subtree of its siblings.
         chain: name of the source that copies, for last=context.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
         context__lengths: suffix lengths, in tokens, that are looked up, longest first.
         context__max_tokens: longest continuation to copy, in tokens.
         context__max_continuations: most continuations, with distinct first tokens, to offer.
@@ -1576,9 +1576,9 @@ def traversal_dynatree(
         goal: acceptance to steer towards (a*).
         depth_step: step size of base_depth (eta_D).
         tau_step: step size of tau_high (eta_h).
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def traversal_talon(
@@ -1625,7 +1625,7 @@ def traversal_talon(
         top_k: nodes of a level that is not gated (K).
         robust: levels from the root that are not gated.
         max_depth: most draft forwards in a step.
-        draft__dtype: number format of the weights; auto: the target's, but beside a float32
-            target on a CPU bfloat16 for more than 8 MB of a head, or of a draft model if the
-            CPU multiplies bfloat16.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """

@@ -3,8 +3,9 @@
 Reading its weights is most of a draft forward. A CPU with bfloat16 instructions reads half as much
 in bfloat16 as in float32, and multiplies several rows two to five times as fast. Without them the
 kernels of :mod:`draftwood.kernels` still read half as much, which pays for up to about 16 rows: for
-the levels of a head, but not for a draft model's prompts and large batches. Rounded drafts are
-drafts all the same: no promise depends on them.
+the levels of an EAGLE head, but not for a draft model's prompts and large batches, nor for networks
+that are called without the kernels. Rounded drafts are drafts all the same: no promise depends on
+them.
 """
 
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def load_in(
         target: the target's dtype.
         device: where the weights will be.
         load: loads them in a dtype.
-        few_rows: whether most forwards are of few rows, as a head's.
+        few_rows: whether most forwards are of few rows, and by the kernels.
     """
     if wanted in DTYPES:
         return load(DTYPES[wanted])

@@ -73,6 +73,17 @@ class ModelHost:
         dtype: DraftDtype = "auto",
     ) -> M:
         """See :meth:`draftwood.protocols.Host.loaded`."""
+        return self._read(load, name, dtype)
+
+    def _read(
+        self,
+        load: Callable[[str, Target, torch.dtype], M],
+        name: Any,
+        dtype: DraftDtype,
+        *,
+        few_rows: bool = False,
+    ) -> M:
+        """As :meth:`loaded`; for ``few_rows`` see :func:`load_in`: kernels multiply them."""
         if not isinstance(name, str):
             _refuse_dtype(name, dtype)
             self._check_place(name, type(name).__name__, "head")
@@ -84,7 +95,7 @@ class ModelHost:
 
         target, device = self.info.dtype, self.info.device
         return self.share(
-            (load, name, dtype), lambda: load_in(dtype, target, device, read, few_rows=True)
+            (load, name, dtype), lambda: load_in(dtype, target, device, read, few_rows=few_rows)
         )
 
     @property
@@ -119,7 +130,7 @@ class ModelHost:
         return attach(loaded.model), translation
 
     def _load_head(self, name: str, wanted: DraftDtype) -> tuple[DraftHead, DraftModel]:
-        head = self.loaded(load_any_head, name, wanted)
+        head = self._read(load_any_head, name, wanted, few_rows=True)  # it is attached
         if wanted in models.DTYPES and head.dtype != models.DTYPES[wanted]:
             raise DraftwoodError(
                 f"head {name} shares the target's lm_head, so its weights have the target's dtype, "

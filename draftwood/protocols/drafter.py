@@ -30,8 +30,8 @@ DraftDtype: TypeAlias = Literal["auto", "target", "float32", "bfloat16", "float1
 """The number format of a draft model's weights; see :mod:`draftwood.engine.draft_dtype`."""
 
 DRAFT_DTYPE_HELP = (
-    "number format of the weights; auto: the target's, but beside a float32 target on a CPU "
-    "bfloat16 for more than 8 MB of a head, or of a draft model if the CPU multiplies bfloat16"
+    "number format of the weights; auto: the target's, but bfloat16 for more than 8 MB beside "
+    "a float32 target on a CPU that multiplies bfloat16, and for EAGLE heads where kernels run"
 )
 """What users are told about a setting of that type."""
 

@@ -120,6 +120,20 @@ def test_a_draft_model_and_a_head_are_cast(target: Runner, tmp_path: Path) -> No
     assert host.head(str(tmp_path / "head"), "float32")[1].info.dtype == torch.float32
 
 
+def test_of_all_networks_an_eagle_head_alone_is_read_by_kernels(
+    monkeypatch: pytest.MonkeyPatch, target: Runner, tmp_path: Path
+) -> None:
+    _machine(monkeypatch, {})
+    monkeypatch.setattr(draft_dtype, "_CACHED", 0)
+    monkeypatch.setattr(draft_dtype, "kernels", object)
+    config = tiny_config(vocab_size=VOCAB, hidden_size=32, target_hidden_size=32, taps=(1, 0))
+    name = str(save_head(Eagle3Head(config), tmp_path / "head"))
+    host = ModelHost(target, tiny_tokenizer())
+    assert host.head(name)[1].info.dtype == torch.bfloat16
+    other: nn.Linear = host.loaded(lambda _name, _target, dtype: nn.Linear(2, 2, dtype=dtype), name)
+    assert other.weight.dtype == torch.float32
+
+
 @pytest.mark.usefixtures("native")
 def test_a_head_with_the_targets_output_keeps_its_format(target: Runner, tmp_path: Path) -> None:
     config = tiny_config(

@@ -13,6 +13,7 @@ import click
 from transformers import AutoTokenizer
 
 from draftwood import models
+from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.prompts import read, sources
 
 
@@ -26,16 +27,10 @@ def main(model: str, prompts: str, out: Path, limit: int, truncate: int) -> None
     """Write the first turns of PROMPTS, in the chat template of a MODEL, into OUT."""
     tokenizer = AutoTokenizer.from_pretrained(models.location(model))
     out.mkdir(parents=True, exist_ok=True)
+    contexts = Contexts(tokenizer, truncate + 1, 1, chat=True)  # with room for an answer
     for name, members in groupby(read(sources(prompts), limit), key=lambda prompt: prompt.set):
-        ids = [
-            tokenizer.apply_chat_template(
-                [{"role": "user", "content": prompt.turns[0]}],
-                add_generation_prompt=True,
-                return_dict=False,
-            )
-            for prompt in members
-        ]
-        short = [each for each in ids if len(each) <= truncate]
+        turns = [contexts.after(prompt, ()) for prompt in members]
+        short = [turn.ids for turn in turns if not turn.cut]
         if not short:
             raise click.ClickException(f"{name}: all prompts are longer than {truncate} tokens")
         (out / f"{name}.json").write_text(json.dumps(short))

@@ -65,14 +65,14 @@ def main(engine: str, out: Path) -> None:
     if "plain" not in found:
         raise click.ClickException(f"no {prefix}plain.json in {out}: run engines.sh")
     plain = found.pop("plain")
+    share = pooled(map(repeats, plain["answers"])).share
+    said = f"{len(plain['answers'])} prompts, {share:.0%} of 8-grams repeated"
     for nodes in sorted({int(label.rpartition("_")[2]) for label in found}):
         results = {
             label.rpartition("_")[0]: each
             for label, each in found.items()
             if label.endswith(f"_{nodes}")
         }
-        share = pooled(map(repeats, plain["answers"])).share
-        said = f"{len(plain['answers'])} prompts, {share:.0%} of 8-grams repeated"
         click.echo(f"\n{nodes} nodes, {said}\n")
         click.echo("\n".join(table(plain, results)))
 

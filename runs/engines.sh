@@ -16,18 +16,18 @@ MODEL=smollm2
 root=${runs%/*} here=$(mkdir -p "$OUT" && cd "$OUT" && pwd)
 table=$root/draftwood/assets/$MODEL/table.safetensors
 
-# prompts: token ids of every set, which engines read without Draftwood's reader.
+# prompts: where the model is, and token ids of every set, which engines read without Draftwood's reader.
 prompts() {
+    where=$(checkpoint)
     if [[ -d $here/ids ]]; then return; fi
     "$python" "$runs/chat_ids.py" "$MODEL" --out "$here/ids.part" --prompts "$(usual)" --limit "${LIMIT:-8}"
     mv "$here/ids.part" "$here/ids"
 }
-where() { "$python" -c "from draftwood import models; print(models.location('$MODEL'))"; }
 # decoded SCRIPT PYTHON LABEL FLAG...: into OUT/engine_LABEL.json, unless there is one
 decoded() {
     local script=$1 interpreter=$2 json=$here/engine_$3.json; shift 3
     if [[ -e $json ]]; then echo "$json is complete" >&2; return; fi
-    limited "$interpreter" "$runs/$script" "$(where)" "$here"/ids/*.json --tokens "${TOKENS:-128}" "$@" --out "$json" > "${json%.json}.log" 2>&1
+    limited "$interpreter" "$runs/$script" "$where" "$here"/ids/*.json --tokens "${TOKENS:-128}" "$@" --out "$json" > "${json%.json}.log" 2>&1
 }
 
 sglang() {

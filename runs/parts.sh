@@ -44,6 +44,9 @@ usual() {
     fi
 }
 
+# checkpoint: the directory of the MODEL, for engines that do not know its name.
+checkpoint() { "$python" -c "from draftwood import models; print(models.location('$MODEL'))"; }
+
 # limited COMMAND...: runs it for what is left of MINUTES. SIGTERM, because a shell makes what it
 # starts in the background deaf to SIGINT.
 limited() {

@@ -30,7 +30,6 @@ loaded() { # NAME SERVED COMMAND...: load on a server that the command starts
     local name=$1 served=$2; shift 2
     serving "$OUT/server_load_$name.log" "$@" -- load "$name" "$served"
 }
-checkpoint() { "$python" -c "from draftwood import models; print(models.location('$MODEL'))"; }
 
 draftwood() { loaded draftwood "$MODEL" "${draftwood[@]}" serve "$MODEL" --port "$PORT" --dtype float32; }
 plain() { loaded plain "$MODEL" "${draftwood[@]}" serve "$MODEL" --port "$PORT" --dtype float32 --method ar; }

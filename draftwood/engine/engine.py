@@ -21,7 +21,7 @@ from draftwood.engine.batch import Batch
 from draftwood.engine.host import ModelHost
 from draftwood.engine.isolation import Failures
 from draftwood.engine.joining import JoiningRequest
-from draftwood.engine.memory import MemoryLimit, memory_bytes
+from draftwood.engine.memory import MemoryLimit, Size, memory_bytes
 from draftwood.engine.phases import Phases
 from draftwood.engine.prefixes import Prefixes
 from draftwood.engine.request import (
@@ -43,6 +43,7 @@ from draftwood.models import eos_of
 from draftwood.protocols import (
     Host,
     Outcome,
+    PooledTarget,
     Prediction,
     ResumableTarget,
     Target,
@@ -112,7 +113,11 @@ class Engine:
             logger.info("%s", found.note)
         self._phases = Phases(self.target, self.method, host)
         ahead = self.method.policy.budget + 1 + _MARGIN
-        self._memory = MemoryLimit(most_bytes, self._phases.token_bytes, ahead)
+        pooled = self.target if isinstance(self.target, PooledTarget) else None
+        block = 0 if pooled is None else pooled.block
+        self._memory = MemoryLimit(most_bytes, self._phases.token_bytes, ahead, block)
+        if pooled is not None and self._memory.tokens is not None:
+            pooled.allocate(self._memory.tokens)
         self._numbers = itertools.count()
         self._prefixes: Prefixes | None = None
         if kept_bytes is not None:
@@ -165,7 +170,7 @@ class Engine:
         """
         request = prepared(request, self.tokenizer, self._eos)
         limit = admit(request, self.target.info, text=self.tokenizer is not None)
-        self._memory.check(len(request.ids), limit)
+        self._memory.check(Size(len(request.ids), limit))
         constraint = None
         if request.grammar is not None:
             size = self.target.info.vocab_size
@@ -422,13 +427,13 @@ class Engine:
 
     def _fits(self, sequence: RunningRequest) -> bool:
         """Whether there is memory for a request beside those that run."""
-        own = len(sequence.request.ids), sequence.limit
+        own = _size(sequence)
         if self._active:
-            return self._memory.admits(len(self._active) + 1, *own)
-        if self._memory.wastes(*own) or not self._memory.admits(1, *own):
+            return self._memory.admits(list(map(_size, self._active.values())), own)
+        if self._memory.wastes(own) or not self._memory.admits((), own):
             self._phases.trim()
             self._memory.reset()
-        return self._memory.admits(1, *own)
+        return self._memory.admits((), own)
 
     def _end(
         self, sequence: RunningRequest, reason: FinishReason | None, failures: Failures
@@ -457,3 +462,8 @@ class Engine:
                     self._prefixes.keep(sequence)
                 except Exception as failed:  # noqa: BLE001 - such as too little memory
                     logger.warning("a text is not kept for later prompts: %s", failed)
+
+
+def _size(request: RunningRequest) -> Size:
+    """The tokens that a request has at most."""
+    return Size(len(request.request.ids), request.limit)

@@ -1,12 +1,15 @@
 """The memory of an engine's requests: who may begin, and who never fits.
 
-A KV cache has a row for each running request, as long as the longest one so far. A request begins
-only if the rows of all that run then fit, with the drafters' own caches. So no request runs out of
-memory in the middle. When nothing runs, and the rows are too many or too long for the next request,
-the caches are given back.
+A request begins only if its tokens, and those that it may get, fit beside those of all that run,
+with the drafters' own caches. So no request runs out of memory in the middle. A cache in blocks has
+room for the tokens of each request by itself. A cache in rows has a row for each running request,
+as long as the longest one so far; when nothing runs, and the rows are too many or too long for the
+next request, it is given back.
 """
 
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from draftwood.errors import DraftwoodError, integer
 
@@ -36,54 +39,67 @@ def memory_bytes(given: int | str | None, name: str = "memory") -> int | None:
     return found
 
 
+class Size(NamedTuple):
+    """Tokens of a request: of its prompt, and new ones at most."""
+
+    prompt: int
+    new: int
+
+
 class MemoryLimit:
     """Admits requests by the memory of their keys and values.
 
     Args:
         most: bytes of all caches; None: no limit.
         token: bytes of a token, in all caches.
-        ahead: entries of a row beyond the tokens of its request.
+        ahead: entries of a request beyond its tokens.
+        block: tokens of a block of the cache; 0: it has rows.
     """
 
-    def __init__(self, most: int | None, token: int, ahead: int) -> None:
+    def __init__(self, most: int | None, token: int, ahead: int, block: int = 0) -> None:
         self._most = most
-        self._token, self._ahead = token, ahead
+        self._token, self._ahead, self._block = token, ahead, block
         self._rows = self._row = 0
 
-    def admits(self, requests: int, prompt: int, new: int) -> bool:
-        """Whether a request may begin; if so, its row counts from now on.
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of all caches in blocks; None: no limit, or the caches have rows."""
+        if self._most is None or not self._block:
+            return None
+        return self._most // max(1, self._token)
 
-        Args:
-            requests: that run then.
-            prompt: tokens of the request's prompt.
-            new: most new tokens of it.
-        """
+    def admits(self, running: Sequence[Size], own: Size) -> bool:
+        """Whether a request may begin beside others; if so, its row counts from now on."""
+        if self._block:
+            needed = self._block + sum(map(self._entries, (*running, own)))
+            return self._most is None or needed * self._token <= self._most
+        requests = len(running) + 1
         # A cache that grows has up to a quarter more rows than it must have.
         rows = max(self._rows, requests, (requests - 1) * 5 // 4)
-        row = max(self._row, self._entries(prompt, new))
+        row = max(self._row, self._entries(own))
         if self._most is not None and rows * row * self._token > self._most:
             return False
         self._rows, self._row = rows, row
         return True
 
-    def wastes(self, prompt: int, new: int) -> bool:
+    def wastes(self, own: Size) -> bool:
         """Whether memory is limited, and rows are far longer than a request needs."""
-        return self._most is not None and self._row > 2 * self._entries(prompt, new)
+        return self._most is not None and self._row > 2 * self._entries(own)
 
     def reset(self) -> None:
         """All caches have been given back."""
         self._rows = self._row = 0
 
-    def check(self, prompt: int, new: int) -> None:
+    def check(self, own: Size) -> None:
         """Refuse a request that does not fit by itself.
 
         Raises:
             DraftwoodError: it does not.
         """
-        needed = self._entries(prompt, new) * self._token
+        needed = (self._block + self._entries(own)) * self._token
         if self._most is not None and needed > self._most:
             raise DraftwoodError(
-                f"a request of {prompt} prompt tokens and up to {new} new ones needs "
+                f"a request of {own.prompt} prompt tokens and up to {own.new} new ones needs "
                 f"{readable(needed)} for keys and values, and memory is {readable(self._most)}: "
                 "ask for fewer tokens, or raise memory"
             )
@@ -93,9 +109,10 @@ class MemoryLimit:
         most = unlimited if self._most is None else self._most / max(1, self._token)
         return tokens / most
 
-    def _entries(self, prompt: int, new: int) -> int:
-        """Entries that a row has at most."""
-        return int((prompt + new + self._ahead) * SLACK)
+    def _entries(self, own: Size) -> int:
+        """Entries that a request has at most."""
+        most = own.prompt + own.new + self._ahead
+        return -(-most // self._block) * self._block if self._block else int(most * SLACK)
 
 
 def readable(count: int) -> str:

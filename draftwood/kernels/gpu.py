@@ -10,6 +10,9 @@ from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
+BLOCK = 256
+"""Entries of a block of the KV cache: a multiple of the keys that a kernel reads at once."""
+
 
 class DrawOnGpu(Protocol):
     """``draw_on_gpu`` of ``gpu_draws.py``."""
@@ -27,7 +30,9 @@ class Seen(NamedTuple):
         counts: ``[b]``, its queries.
         lengths: ``[b]``, its cached tokens before the root of its tree.
         done: ``[b]``, the nodes of its tree that are cached too; queries are the next ones.
-        rows: ``[b]``, its row in the cache.
+        rows: ``[b]``, its row in the table.
+        table: ``[rows, blocks]``, the first cache entry of each block of ``BLOCK`` tokens of each
+            row.
         words: ``[n, w]``, the ancestor words of each query; w = 0: a query sees all before it.
         depths: ``[b, nodes]`` of all nodes of the trees, cached or not; read where reach is
             limited.
@@ -40,6 +45,7 @@ class Seen(NamedTuple):
     lengths: Tensor
     done: Tensor
     rows: Tensor
+    table: Tensor
     words: Tensor
     depths: Tensor
     most: int

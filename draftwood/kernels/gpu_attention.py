@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from draftwood.kernels.gpu import Seen
+from draftwood.kernels.gpu import BLOCK, Seen
 
 _HIDDEN = tl.constexpr(-1.0e30)
 """A score that counts for nothing; the difference of two of them is 0 and not NaN."""
@@ -61,11 +61,12 @@ def _ancestors(shown, node, words):  # type: ignore[no-untyped-def]
 
 
 # They are slices of one buffer, whose alignment says nothing.
-_UNALIGNED = ["starts", "counts", "lengths", "done", "rows", "words", "depths"]
+_UNALIGNED = ["starts", "counts", "lengths", "done", "rows", "table", "words", "depths"]
 
 
 @triton.jit(  # type: ignore[untyped-decorator]
-    do_not_specialize=["nodes", "width", "tokens"], do_not_specialize_on_alignment=_UNALIGNED
+    do_not_specialize=["row_blocks", "nodes", "width", "tokens"],
+    do_not_specialize_on_alignment=_UNALIGNED,
 )
 def _attend(  # type: ignore[no-untyped-def]  # noqa: PLR0915 - a program has no structures
     queries,
@@ -79,17 +80,17 @@ def _attend(  # type: ignore[no-untyped-def]  # noqa: PLR0915 - a program has no
     lengths,
     done,
     rows,
+    table,
     words,
     depths,
+    row_blocks,
     nodes,
     width,
     tokens,
     query_token,
     query_head,
-    key_row,
     key_entry,
     key_head,
-    value_row,
     value_entry,
     value_head,
     output_token,
@@ -108,6 +109,7 @@ def _attend(  # type: ignore[no-untyped-def]  # noqa: PLR0915 - a program has no
     VALUE_LANES: tl.constexpr,
     ROWS: tl.constexpr,
     KEYS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     """A block of a sequence's queries of one key head, over a share of its keys."""
     sequence = tl.program_id(0) // KV_HEADS
@@ -132,7 +134,7 @@ def _attend(  # type: ignore[no-untyped-def]  # noqa: PLR0915 - a program has no
     )
     length = tl.load(lengths + sequence).to(tl.int32)
     first = tl.load(done + sequence).to(tl.int32)
-    place = tl.load(rows + sequence)
+    firsts = table + tl.load(rows + sequence) * row_blocks
     # No query sees a node behind it.
     total = length + first + tl.minimum((begin + ROWS - 1) // GROUP + 1, count)
     own_depths = depths + sequence * nodes
@@ -153,11 +155,11 @@ def _attend(  # type: ignore[no-untyped-def]  # noqa: PLR0915 - a program has no
     for block in range(start, stop):
         entry = block * KEYS + tl.arange(0, KEYS)
         inside = entry < total
+        # All keys of a block of the kernel are in one of the cache.
+        first_entry = tl.load(firsts + block * KEYS // BLOCK)
+        cached = first_entry + block * KEYS % BLOCK + tl.arange(0, KEYS)
         k = tl.load(
-            keys
-            + (place * key_row + head * key_head)
-            + (entry.to(tl.int64) * key_entry)[None, :]
-            + lane[:, None],
+            keys + head * key_head + (cached * key_entry)[None, :] + lane[:, None],
             mask=inside[None, :] & (lane < WIDTH)[:, None],
             other=0.0,
         )
@@ -183,10 +185,7 @@ def _attend(  # type: ignore[no-untyped-def]  # noqa: PLR0915 - a program has no
         fade = tl.exp2(top - higher)
         # An entry that was never written may hold anything.
         v = tl.load(
-            values
-            + (place * value_row + head * value_head)
-            + (entry.to(tl.int64) * value_entry)[:, None]
-            + value_lane[None, :],
+            values + head * value_head + (cached * value_entry)[:, None] + value_lane[None, :],
             mask=inside[:, None] & (value_lane < VALUE_WIDTH)[None, :],
             other=0.0,
         )
@@ -261,8 +260,8 @@ def attend_trees(
 
     Args:
         queries: ``[n, heads, width]``, the last dimension contiguous; float16, bfloat16 or float32.
-        keys: ``[rows, entries, kv_heads, width]`` of the cache, the last dimension contiguous.
-        values: ``[rows, entries, kv_heads, value width]``, likewise.
+        keys: ``[entries, kv_heads, width]`` of the cache, the last dimension contiguous.
+        values: ``[entries, kv_heads, value width]``, likewise.
         seen: the keys that each query sees.
         scale: of the scores; None: ``width ** -0.5``.
         softcap: c; scores become ``c * tanh(scores / c)``.
@@ -273,7 +272,7 @@ def attend_trees(
             sequences and queries, so that sums do not depend on the lengths in a batch.
     """
     n, heads, width = queries.shape
-    kv_heads, value_width = values.shape[2:]
+    kv_heads, value_width = values.shape[1:]
     group, b = heads // kv_heads, len(seen.lengths)
     rows = min(64, max(16, triton.next_power_of_2(group * seen.most)))
     blocks = triton.cdiv(group * seen.most, rows)
@@ -298,11 +297,11 @@ def attend_trees(
     with torch.cuda.device_of(queries):  # type: ignore[no-untyped-call]
         _attend[(b * kv_heads, blocks, splits)](
             *(queries, keys, values, parts, shares, beside),
-            *seen[:7],
-            *(seen.depths.shape[1], seen.words.shape[1], n),
+            *seen[:8],
+            *(seen.table.stride(0), seen.depths.shape[1], seen.words.shape[1], n),
             *queries.stride()[:2],
-            *keys.stride()[:3],
-            *values.stride()[:3],
+            *keys.stride()[:2],
+            *values.stride()[:2],
             heads * value_width,
             width**-0.5 if scale is None else scale,
             SOFTCAP=softcap or 0.0,
@@ -319,6 +318,7 @@ def attend_trees(
             VALUE_LANES=value_lanes,
             ROWS=rows,
             KEYS=64 if row_bytes <= 256 else 32 if row_bytes <= 512 else 16,
+            BLOCK=BLOCK,
             num_stages=2,
         )
         if not unsplit:

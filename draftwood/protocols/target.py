@@ -263,6 +263,20 @@ class Target(Protocol):
 
 
 @runtime_checkable
+class PooledTarget(Target, Protocol):
+    """A target whose requests may take blocks of one pool for their keys and values."""
+
+    @property
+    def block(self) -> int:
+        """Tokens of a block; 0: there is no pool, and all requests take as much as the longest."""
+        ...
+
+    def allocate(self, tokens: int) -> None:
+        """Make the pool of so many tokens at once when it is first used."""
+        ...
+
+
+@runtime_checkable
 class ResumableTarget(Target, Protocol):
     """A target that caches a prompt in pieces, and can begin with tokens that were cached before.
 

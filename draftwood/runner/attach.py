@@ -26,6 +26,7 @@ from draftwood.runner.attached_models import (
 )
 from draftwood.runner.attention import PREFIX, register
 from draftwood.runner.attention_check import attention_on
+from draftwood.runner.block_cache import BlockCache
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls, find_direct_calls
 from draftwood.runner.cpu.int8 import Int8Linear, patch_int8
@@ -44,6 +45,7 @@ from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
 from draftwood.runner.recompute import RecomputingRunner, recompute_limit
 from draftwood.runner.rotary import context_limit_of, patch_rotary, position_limits
+from draftwood.runner.row_cache import RowCache
 from draftwood.runner.runner import Runner
 from draftwood.runner.selftest import Reference, check_reference, make_references
 from draftwood.runner.static import StaticForward
@@ -148,23 +150,23 @@ def attach(
             token_bytes=layout.token_bytes,
             config=config.to_dict(),
         )
-        cache = KVCache(layout.layers)
+        caches = [_cache(each, layout) for each in masks]
         rotary = patch_rotary(model, lengths)
         for rotary_patch in rotary:
             undo.callback(rotary_patch.undo)
         forward_pass = ForwardPass(
-            model, cache, masks[0], device, direct_calls, bool(rotary), fused_layers
+            model, caches[0], masks[0], device, direct_calls, bool(rotary), fused_layers
         )
         # Rotary factors that depend on the texts' lengths ask for these in every forward.
-        if isinstance(masks[0], DeviceTrees) and not rotary:
+        if isinstance(caches[0], BlockCache) and not rotary:
             graphs = CudaGraphs(device)
-            forward_pass.static = StaticForward(forward_pass.call, cache, device, graphs)
+            forward_pass.static = StaticForward(forward_pass.call, caches[0], device, graphs)
             undo.callback(setattr, forward_pass, "static", None)
         limit = recompute_limit(model, lengths, device) if rotary else None
         parts = (model, info, forward_pass, chunk, undo, packed)
         runner = Runner(*parts) if limit is None else RecomputingRunner(limit, *parts)
         with working("comparing the logits of a tree with those of its paths"):
-            _check(runner, forward_pass, masks, references)
+            _check(runner, forward_pass, [*zip(masks, caches, strict=True)], references)
         mark_attached(model, runner, settings, tested=self_test)
         failing.pop_all()
     logger.info(
@@ -195,10 +197,16 @@ def _mask_builders(
     return masks if kernel is None else [DeviceTrees(kernel, *facts, device), *masks]
 
 
+def _cache(masks: MaskBuilder, layout: CacheLayout) -> KVCache:
+    """The cache that the attention of a mask builder reads."""
+    of = BlockCache if isinstance(masks, DeviceTrees) else RowCache
+    return of(layout.layers)
+
+
 def _check(
     runner: Runner,
     forward_pass: ForwardPass,
-    masks: Sequence[MaskBuilder],
+    ways: Sequence[tuple[MaskBuilder, KVCache]],
     references: Sequence[Reference],
 ) -> None:
     """Compare the logits of trees, with the first masks with which they are right.
@@ -206,13 +214,13 @@ def _check(
     Raises:
         DraftwoodError: they are right with none.
     """
-    for each in masks:
-        forward_pass.masks = each
+    for masks, cache in ways:
+        forward_pass.masks, forward_pass.cache = masks, cache
         try:
             for reference in references:
                 check_reference(runner, reference)
         except Exception as error:  # a kernel may not even compile
-            if each is masks[-1]:
+            if masks is ways[-1][0]:
                 raise
             logger.warning("trees attend with masks, as the kernel failed: %s", error)
             forward_pass.static = None

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from draftwood.errors import DraftwoodError
-from draftwood.kernels.gpu import AttendTrees
+from draftwood.kernels.gpu import BLOCK, AttendTrees
 from draftwood.runner.device_trees import DeviceTrees
 from draftwood.runner.masks import LayerKind
 from draftwood.tree import ancestors, tree_of
@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 _LENGTHS, _NODES, _ROWS = (200, 70), (70, 5), (2, 0)
 """Several blocks of keys and of queries, and more nodes than a word has bits."""
+_TABLE = ((2 * BLOCK, 0), (0, 0), (3 * BLOCK, BLOCK))
+"""First entries of the blocks of three rows, of which the second has none of its own."""
 _TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 4e-2, torch.float16: 5e-3}
 
 
@@ -65,18 +67,21 @@ def check_attention(
     def noise(*sizes: int) -> Tensor:
         return torch.randn(sizes, generator=generator).to(device, dtype)
 
-    entries = sum(_LENGTHS) + sum(_NODES)
+    entries, table = 4 * BLOCK, torch.tensor(_TABLE)
     queries = noise(sum(_NODES), group * kv_heads, width)
-    keys, values = noise(3, entries, kv_heads, width), noise(3, entries, kv_heads, value_width)
+    keys, values = noise(entries, kv_heads, width), noise(entries, kv_heads, value_width)
     trees = [tree_of(range(n), [(node - 1) // 2 for node in range(n)]) for n in _NODES]
     builder = DeviceTrees(attend, (LayerKind("full_attention"),), group, dtype, device)
     _, plan = builder.build(_LENGTHS, trees, [0] * len(trees))
-    seen = plan.seen(torch.from_numpy(plan.numbers).to(device), torch.tensor(_ROWS).to(device))
+    numbers = torch.from_numpy(plan.numbers).to(device)
+    seen = plan.seen(numbers, torch.tensor(_ROWS).to(device), table.to(device))
     found = attend(queries, keys, values, seen).float()
     spans = pairwise(accumulate(_NODES, initial=0))
     for (start, end), tree, length, row in zip(spans, trees, _LENGTHS, _ROWS, strict=True):
         own, other = (
-            each[row, : length + len(tree)].float().repeat_interleave(group, dim=1)
+            each[(table[row][:, None] + torch.arange(BLOCK)).flatten()[: length + len(tree)]]
+            .float()
+            .repeat_interleave(group, dim=1)
             for each in (keys, values)
         )
         scores = torch.einsum("qhd,khd->hqk", queries[start:end].float(), own) * width**-0.5

@@ -59,12 +59,13 @@ class SeenPlan:
         """The attention of a forward, given what its queries see."""
         return KernelAttention(seen, self.kinds, self.kernel)
 
-    def seen(self, numbers: torch.Tensor, rows: torch.Tensor) -> Seen:
+    def seen(self, numbers: torch.Tensor, rows: torch.Tensor, table: torch.Tensor) -> Seen:
         """What the queries see, on the device.
 
         Args:
             numbers: :attr:`numbers` there.
-            rows: int64 ``[b]``, row of each sequence in the cache.
+            rows: int64 ``[b]``, row of each sequence in the cache's table.
+            table: see :class:`draftwood.runner.block_cache.BlockCache`.
         """
         b = len(self.counts)
         sizes = (b, b, b, b, self.words.size, self.depths.size)
@@ -75,6 +76,7 @@ class SeenPlan:
             lengths,
             done,
             rows,
+            table,
             words.view(self.words.shape),
             depths.view(self.depths.shape),
             max(self.counts),

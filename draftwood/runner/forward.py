@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from draftwood.copies import Staging
 from draftwood.models.hidden_states import wanted
 from draftwood.runner.attention import Step, Varlen, Visibility
+from draftwood.runner.block_cache import BlockCache
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls
 from draftwood.runner.cpu.layers import FusedLayers
@@ -155,16 +156,17 @@ class ForwardPass:
                 return output
         cache = self.cache
         lengths = list(map(add, starts, counts))
-        cache.reserve(0, max(lengths))
+        cache.make_room(rows, lengths)
         # Before the buffer of the positions may grow and move.
         extents = self._extents(counts, min_extents)
         by_kernel = plan is not None
         sent = self._send(rows, starts, counts, keep, mask.numbers, further, by_kernel)
-        cache.begin(rows, starts, counts, sent.entries, sent.rows, whole=by_kernel)
+        cache.begin(rows, starts, counts, sent.entries, sent.rows)
         step: Step = visibility
         if plan is not None:
             assert sent.rows is not None
-            step = plan.attention(plan.seen(sent.numbers, sent.rows))
+            assert isinstance(cache, BlockCache)
+            step = plan.attention(plan.seen(sent.numbers, sent.rows, cache.table))
         elif len(rows) > 1:
             step = Varlen(visibility, counts, lengths, sent.places)
         masks, kept = mask.build(sent.numbers), sent.keep if keep else None
@@ -227,7 +229,7 @@ class ForwardPass:
     ) -> _Sent:
         """Upload the staged tokens with all other numbers of a forward."""
         n, b = sum(counts), len(rows)
-        by_index = n if b > 1 or by_kernel or self.cache.scatter else 0
+        by_index = n if b > 1 or self.cache.by_index else 0
         padded = n if b > 1 and self.masks.padded else 0
         apart = rows if by_kernel or rows[-1] - rows[0] >= b else ()
         others = (apart, keep, numbers, () if further is None else further)
@@ -262,9 +264,7 @@ class ForwardPass:
         into: NDArray[np.int64],
     ) -> None:
         """Write each token's cache entry."""
-        stride = self.cache.stride
-        firsts = [row * stride + start for row, start in zip(rows, starts, strict=True)]
-        self._ramps.write(firsts, counts, into)
+        self._ramps.write(*self.cache.runs(rows, starts, counts), into)
 
     def _write_places(self, counts: Sequence[int], into: NDArray[np.int64]) -> None:
         """Write each token's place among padded queries."""

@@ -317,8 +317,9 @@ def _agrees(layer: GpuLayer, attend: AttendTrees, dtype: torch.dtype, device: to
             trees = DeviceTrees(attend, (LayerKind("full"),), heads // kv_heads, dtype, device)
             _, plan = trees.build([0], [tree], [0])
             mask: Any = plan.stand_ins
-            rows = torch.zeros(1, dtype=torch.int64, device=device)
-            step = plan.attention(plan.seen(torch.from_numpy(plan.numbers).to(device), rows))
+            row = torch.zeros(1, dtype=torch.int64, device=device)
+            numbers = torch.from_numpy(plan.numbers).to(device)
+            step = plan.attention(plan.seen(numbers, row, row[None]))
             for forward in (layer, layer.own):
                 cache = _OneForward(drawn(_NODES, kv_heads, width), drawn(_NODES, kv_heads, width))
                 result = forward(

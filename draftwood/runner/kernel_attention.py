@@ -43,7 +43,7 @@ class KernelAttention:
 
         Args:
             query: ``[1, heads, n, d]``, of all sequences behind one another.
-            key: ``[rows, kv_heads, entries, d]``, the whole cache.
+            key: ``[1, kv_heads, entries, d]``, the whole cache.
             value: as ``key``.
             mask: stands in for the mask of the layer's kind.
             scaling: of the scores; None: ``d ** -0.5``.
@@ -57,8 +57,8 @@ class KernelAttention:
         queries = query[0].transpose(0, 1)
         return self.kernel(
             queries if queries.stride(-1) == 1 else queries.contiguous(),
-            key.transpose(1, 2),
-            value.transpose(1, 2),
+            key[0].transpose(0, 1),
+            value[0].transpose(0, 1),
             self.seen,
             scale=scaling,
             softcap=softcap,

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from draftwood.copies import Staging
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, SavedTokens, Submitted, TargetInfo, TargetOutput
+from draftwood.runner.block_cache import BlockCache
+from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.int8 import Int8Linear
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.eager import is_compiled
@@ -63,7 +65,6 @@ class Runner:
         packed: Sequence[PackedLinear | Int8Linear],
     ) -> None:
         self.model = model
-        self.cache = forward_pass.cache
         self.chunk = chunk
         self.info = info
         self._undo = undo
@@ -72,6 +73,21 @@ class Runner:
         self._companions: dict[object, Any] = {}
         self._forward_pass = forward_pass
         self._moves = Staging(info.device)
+
+    @property
+    def cache(self) -> KVCache:
+        """The model's KV cache."""
+        return self._forward_pass.cache
+
+    @property
+    def block(self) -> int:
+        """See :class:`draftwood.protocols.PooledTarget`."""
+        return self.cache.block
+
+    def allocate(self, tokens: int) -> None:
+        """See :class:`draftwood.protocols.PooledTarget`."""
+        if isinstance(self.cache, BlockCache):
+            self.cache.allocate(tokens)
 
     def detach(self) -> None:
         """Undo the attachment: the model is as it was before. Further calls do nothing."""

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
+from operator import add
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from draftwood.copies import Staging
 from draftwood.kernels.gpu import Seen
 from draftwood.runner.attention import Step
-from draftwood.runner.cache import KVCache
+from draftwood.runner.block_cache import SPARE, BlockCache
 from draftwood.runner.device_trees import SeenPlan
 from draftwood.runner.masks import Masks
 from draftwood.runner.ramps import Ramps
@@ -115,7 +116,7 @@ class StaticForward:
     """
 
     def __init__(
-        self, call: ModelCall, cache: KVCache, device: torch.device, graphs: Graphs | None
+        self, call: ModelCall, cache: BlockCache, device: torch.device, graphs: Graphs | None
     ) -> None:
         self._call = call
         self._cache = cache
@@ -171,9 +172,7 @@ class StaticForward:
         if bucket is None or self.refused:
             return None
         cache, counts = self._cache, plan.counts
-        ends = [start + count for start, count in zip(starts, counts, strict=True)]
-        # A spare entry, for the padding, behind the first sequence's nodes.
-        cache.reserve(0, max(ends) + 1)
+        cache.make_room(rows, list(map(add, starts, counts)))
         n = len(ids)
         long = len(further) > _ROOM // 2  # would move the others
         sizes = (*bucket.sizes, len(keep), 0 if long else len(further))
@@ -187,7 +186,7 @@ class StaticForward:
             parts[-1][:] = further
         sent = self._staging.send(sizes)
         uploaded = self._others.send((len(further),))[0] if long else sent[-1]
-        cache.begin(rows, starts, [count + 1 for count in counts], sent[2], whole=True)
+        cache.begin(rows, starts, counts, sent[2], sent[3])
         if hidden is not None:
             self._vector(bucket, hidden)[:, :n].copy_(hidden)
         forward = self._forward(bucket, sent, plan)
@@ -205,13 +204,12 @@ class StaticForward:
         plan: SeenPlan,
     ) -> None:
         """Write what the nodes are, but for their tokens and positions."""
-        b, n, stride = len(rows), sum(plan.counts), self._cache.stride
+        b, n = len(rows), sum(plan.counts)
         ids, positions, entries, row, first, count, length, done, words, depths = parts[:10]
         for part in (ids, positions, first, count, length, done, words, depths):
             part[:] = 0
-        entries[n:] = rows[0] * stride + starts[0] + plan.counts[0]
-        firsts = [row * stride + start for row, start in zip(rows, starts, strict=True)]
-        self._ramps.write(firsts, plan.counts, entries)
+        entries[n:] = SPARE
+        self._ramps.write(*self._cache.runs(rows, starts, plan.counts), entries)
         row[:] = rows[0]
         row[:b] = rows
         first[:b] = list(accumulate(plan.counts, initial=0))[:-1]
@@ -239,6 +237,7 @@ class StaticForward:
             lengths,
             done,
             rows,
+            self._cache.table,
             words.view(-1, bucket.width),
             depths.view(bucket.sequences, bucket.depths),
             bucket.largest,

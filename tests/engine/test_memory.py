@@ -10,7 +10,8 @@ from draftwood.engine.memory import memory_bytes
 from draftwood.engine.request import Finished
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attach import attach
-from draftwood.runner.cache import KVCache, Plane
+from draftwood.runner.cache import Plane
+from draftwood.runner.row_cache import RowCache
 from draftwood.runner.runner import Runner
 from tests.factories.tiny_llama import tiny_llama
 
@@ -34,14 +35,15 @@ def runner() -> Runner:
 
 def test_memory_is_that_of_the_tokens_written(runner: Runner) -> None:
     assert all(runner.cache.length(slot) == PROMPT + WRITTEN for slot in range(REQUESTS))
-    held = runner.cache.rows * runner.cache.stride
+    held = runner.cache.size
     assert WRITTEN_IN_ALL < held < 1.3 * WRITTEN_IN_ALL
 
 
 def test_a_large_model_would_hold_as_many_entries(runner: Runner) -> None:
     """Llama-3-8B's shape, without memory: bytes are by arithmetic."""
     plane = Plane(8, 128, torch.bfloat16, torch.device("meta"))
-    cache = KVCache([(plane, plane)] * 32)
+    cache = RowCache([(plane, plane)] * 32)
+    assert isinstance(runner.cache, RowCache)
     cache.reserve(runner.cache.rows, runner.cache.stride)
     held = sum(tensor.numel() * tensor.itemsize for tensor in cache.tensors)
     token = 2 * 32 * 8 * 128 * 2
@@ -60,8 +62,8 @@ def test_requests_wait_for_memory() -> None:
     while engine.busy:
         events = engine.step()
         finished += sum(isinstance(event, Finished) for event in events)
-        most = max(most, len(runner.cache._slots))
-        held = runner.cache.rows * runner.cache.stride * token
+        most = max(most, runner.cache.slots)
+        held = runner.cache.size * token
         assert held <= 2 * 600 * token
     assert (most, finished) == (2, 5)
 
@@ -76,6 +78,7 @@ def test_what_never_fits_is_refused_at_once() -> None:
 
 def test_long_rows_are_given_back_for_many_short_ones() -> None:
     runner = attach(tiny_llama(context=4096), self_test=False)
+    assert isinstance(runner.cache, RowCache)
     engine = Engine(runner, method("ar"), memory=1750 * runner.info.token_bytes)
     engine.generate([Request([1] * 1000, max_new_tokens=8, eos=())])
     assert runner.cache.stride > 1000

@@ -1,6 +1,7 @@
 """Attention of trees in Triton is float64's, interpreted on the CPU, and compiles for GPUs."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
-from draftwood.kernels.gpu import AttendTrees, Seen
+from draftwood.kernels.gpu import BLOCK, AttendTrees, Seen
 from draftwood.runner.attention_check import check_attention
 from draftwood.runner.masks import LayerKind
 from draftwood.tree import ancestor_words
@@ -25,11 +27,12 @@ asked, arch = json.loads(sys.argv[1])
 dtype = asked.pop("dtype", "bf16")
 merged = dict(SINKS=False, HEADS=32, VALUE_WIDTH=128, VALUE_LANES=128, SPLITS=8)
 attended = dict(SOFTCAP=0.0, WINDOW=0, CHUNK=0, SINKS=False, TREES=True, UNSPLIT=False, KV_HEADS=8,
-                GROUP=4, WIDTH=128, VALUE_WIDTH=128, LANES=128, VALUE_LANES=128, ROWS=64, KEYS=64)
-numbers = {"starts", "counts", "lengths", "done", "rows", "words", "depths"}
+                GROUP=4, WIDTH=128, VALUE_WIDTH=128, LANES=128, VALUE_LANES=128, ROWS=64, KEYS=64,
+                BLOCK=256)
+numbers = {"starts", "counts", "lengths", "done", "rows", "table", "words", "depths"}
 types = dict.fromkeys(numbers, "*i64") | dict.fromkeys(("parts", "shares"), "*fp32")
 types |= dict.fromkeys(("queries", "keys", "values", "sinks"), "*" + dtype) | {"scale": "fp32"}
-plain = numbers | {"nodes", "width", "tokens", "scale"}
+plain = numbers | {"row_blocks", "nodes", "width", "tokens", "scale"}
 for kernel, own in ((gpu_attention._attend, attended | asked), (gpu_attention._merge, merged)):
     names = kernel.arg_names
     own |= {name: value for name, value in asked.items() if name in own}
@@ -111,6 +114,10 @@ SHAPES = [
     Shape((4, 2), (16, 16), (40, 12), (70, 130), (0, 0), 2, sinks=True, trees=False),
     Shape((4, 2), (16, 16), (40, 12), (70, 130), (0, 0), 1, WINDOW, trees=False),
     Shape((4, 2), (16, 16), (40, 12), (70, 130), (0, 0), 4, CHUNK, trees=False),
+    # Over the ends of blocks of the cache.
+    Shape((4, 2), (16, 16), (9, 4, 3), (250, 600, 5), (0, 20, 0), 2),
+    Shape((4, 2), (16, 16), (9, 4), (509, 300), (0, 2), 4, WINDOW),
+    Shape((2, 1), (16, 16), (300,), (230,), (0,), 2, trees=False),
 ]
 
 
@@ -130,6 +137,12 @@ def there(numbers: Any) -> torch.Tensor:
     return torch.as_tensor(numbers).to(WHERE)
 
 
+def entries_of(firsts: NDArray[np.int64], tokens: Sequence[int]) -> NDArray[np.int64]:
+    """Cache entries of a row's tokens, given its blocks' first ones."""
+    places = np.array(tokens, dtype=np.int64)
+    return firsts[places // BLOCK] + places % BLOCK
+
+
 def case(shape: Shape, dtype: torch.dtype, seed: int = 0) -> Case:
     rng, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
 
@@ -140,11 +153,15 @@ def case(shape: Shape, dtype: torch.dtype, seed: int = 0) -> Case:
     sizes = [done + count for done, count in zip(shape.done, shape.counts, strict=True)]
     ends = [length + size for length, size in zip(shape.lengths, sizes, strict=True)]
     (heads, kv_heads), (width, value_width) = shape.heads, shape.widths
-    keys = noise(b + 2, max(ends) + 5, kv_heads, width)
-    values = noise(b + 2, max(ends) + 5, kv_heads, value_width)
+    blocks = -(-max(ends) // BLOCK)
+    table = BLOCK * rng.permutation((b + 2) * blocks).reshape(b + 2, blocks)
     rows = rng.permutation(b + 2)[:b]
+    keys = noise(table.size * BLOCK, kv_heads, width)
+    values = noise(table.size * BLOCK, kv_heads, value_width)
+    unwritten = np.ones(table.size * BLOCK, dtype=np.bool_)
     for row, end in zip(rows, ends, strict=True):
-        keys[row, end:] = values[row, end:] = torch.nan
+        unwritten[entries_of(table[row], range(end))] = False
+    keys[there(unwritten)] = values[there(unwritten)] = torch.nan
     parents = [
         [-1, *(int(rng.integers(node)) for node in range(1, size))]
         if shape.trees
@@ -167,6 +184,7 @@ def case(shape: Shape, dtype: torch.dtype, seed: int = 0) -> Case:
         there(shape.lengths),
         there(shape.done),
         there(rows),
+        there(table),
         there(words),
         there(depths),
         max(shape.counts) + shape.padding,
@@ -196,9 +214,9 @@ def expected(shape: Shape, given: Case) -> torch.Tensor:
             shown = [
                 entry for (entry, _), no in zip(places, hidden.tolist(), strict=True) if not no
             ]
-            row = int(given.seen.rows[i])
+            own_blocks = given.seen.table[given.seen.rows[i]].cpu().numpy()
             keys, values = (
-                each[row, shown].double().repeat_interleave(group, dim=1)
+                each[entries_of(own_blocks, shown)].double().repeat_interleave(group, dim=1)
                 for each in (given.keys, given.values)
             )
             scores = torch.einsum("hd,khd->hk", given.queries[query].double(), keys)

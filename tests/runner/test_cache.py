@@ -2,7 +2,8 @@
 
 import torch
 
-from draftwood.runner.cache import KVCache, Plane
+from draftwood.runner.cache import Plane
+from draftwood.runner.row_cache import RowCache
 
 CPU = torch.device("cpu")
 NARROW = Plane(2, 4, torch.float32, CPU)
@@ -10,18 +11,18 @@ WIDE = Plane(3, 5, torch.bfloat16, CPU)
 
 
 def test_equal_planes_share_one_tensor() -> None:
-    cache = KVCache([(NARROW, NARROW), (NARROW, WIDE)], margin=8)
+    cache = RowCache([(NARROW, NARROW), (NARROW, WIDE)], margin=8)
     cache.open(10)
     assert [tuple(tensor.shape) for tensor in cache.tensors] == [(3, 1, 64, 2, 4), (1, 1, 64, 3, 5)]
     assert [tensor.dtype for tensor in cache.tensors] == [torch.float32, torch.bfloat16]
-    uniform = KVCache([(NARROW, NARROW)] * 5)
+    uniform = RowCache([(NARROW, NARROW)] * 5)
     uniform.open(100)
     assert [tuple(tensor.shape) for tensor in uniform.tensors] == [(10, 1, 192, 2, 4)]
     assert not any(tensor.any() for tensor in uniform.tensors)
 
 
 def test_a_layer_that_stores_nothing_has_the_entries_of_its_source() -> None:
-    cache = KVCache([(NARROW, NARROW), (WIDE, NARROW), 0, 1])
+    cache = RowCache([(NARROW, NARROW), (WIDE, NARROW), 0, 1])
     cache.open(10)
     assert [len(tensor) for tensor in cache.tensors] == [3, 1]
     for layer, source in ((2, 0), (3, 1)):
@@ -30,7 +31,7 @@ def test_a_layer_that_stores_nothing_has_the_entries_of_its_source() -> None:
 
 
 def test_growth_is_geometric() -> None:
-    cache = KVCache([(NARROW, NARROW)], margin=8)
+    cache = RowCache([(NARROW, NARROW)], margin=8)
     row, sizes = cache.row(cache.open(1)), set()
     for start in range(0, 2100, 7):
         cache.reserve(0, start + 7)

@@ -13,12 +13,12 @@ from transformers import GraniteConfig, GraniteForCausalLM
 from draftwood.kernels.gpu import AttendTrees
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
-from draftwood.runner.device_trees import DeviceTrees
+from draftwood.runner.block_cache import BlockCache
 from draftwood.runner.gpu_layers import GpuLayer, GpuLayers, fuse_gpu_layers
 from draftwood.runner.masks import layer_kinds
 from draftwood.runner.runner import Runner
 from draftwood.runner.static import StaticForward
-from tests.factories.interpreted_attention import interpreted_attention
+from tests.factories.interpreted_attention import attend_by_kernel, interpreted_attention
 from tests.factories.model_families import FAMILIES, SMALL, VOCAB, make_model
 from tests.factories.path_logits import TOLERANCE, path_logits, random_prompts, random_tree, worst
 
@@ -38,7 +38,7 @@ def attached(model: Any, attend: AttendTrees) -> Iterator[Runner]:
     forward_pass, kinds = runner._forward_pass, layer_kinds(model.config)
     attention = model.model.layers[0].self_attn
     group = getattr(attention, "num_key_value_groups", 1)
-    forward_pass.masks = DeviceTrees(attend, kinds, group, torch.float32, CPU)
+    attend_by_kernel(runner, kinds, group)
     forward_pass._fused_layers = fuse_gpu_layers(model, attend, torch.float32, CPU)
     yield runner
     runner.detach()
@@ -157,6 +157,7 @@ def test_linears_are_called_as_they_are(attend: AttendTrees, calls: list[int]) -
 def test_layers_run_in_buckets(attend: AttendTrees, calls: list[int]) -> None:
     with attached(FAMILIES["llama"](), attend) as runner:
         forward_pass = runner._forward_pass
+        assert isinstance(forward_pass.cache, BlockCache)
         forward_pass.static = StaticForward(forward_pass.call, forward_pass.cache, CPU, None)
         calls.clear()
         check(runner, random_prompts(np.random.default_rng(0), (9, 12), VOCAB))

@@ -270,7 +270,7 @@ def test_text_may_be_added_and_rolled_back_across_the_limit() -> None:
         torch.testing.assert_close(*again, atol=1e-4, rtol=1e-4)
         runner.release(one)
         runner.release(other)
-        assert runner.cache._slots == []
+        assert runner.cache.slots == 0
         runner.detach()
 
 

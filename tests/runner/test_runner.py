@@ -12,11 +12,10 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.device_masks import DeviceMasks
-from draftwood.runner.device_trees import DeviceTrees
 from draftwood.runner.runner import Runner
 from draftwood.runner.static import StaticForward
 from draftwood.tree import TokenTree, tree_of
-from tests.factories.interpreted_attention import interpreted_attention
+from tests.factories.interpreted_attention import attend_by_kernel
 from tests.factories.model_families import FAMILIES, VOCAB
 from tests.factories.path_logits import (
     TOLERANCE,
@@ -106,13 +105,13 @@ def attend_elsewhere(runner: Runner, where: str) -> None:
     """
     forward_pass = runner._forward_pass
     on_cpu: Any = forward_pass.masks
-    facts = (on_cpu._kinds, on_cpu._group, on_cpu._dtype, CPU)
     if where == "masks":
+        facts = (on_cpu._kinds, on_cpu._group, on_cpu._dtype, CPU)
         forward_pass.masks = DeviceMasks(*facts)
         return
-    forward_pass.masks = DeviceTrees(interpreted_attention(), *facts)
+    cache = attend_by_kernel(runner, on_cpu._kinds, on_cpu._group)
     if where == "buckets":
-        forward_pass.static = StaticForward(forward_pass.call, forward_pass.cache, CPU, None)
+        forward_pass.static = StaticForward(forward_pass.call, cache, CPU, None)
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in exp2")
@@ -224,7 +223,7 @@ def front(tree: TokenTree, nodes: int) -> TokenTree:
 
 @pytest.mark.parametrize("scatter", [False, True])
 def test_scattered_cache_writes_agree_with_those_of_one_piece(llama: Runner, scatter: bool) -> None:
-    llama.cache.scatter = scatter
+    llama.cache.by_index = scatter
     rng, [text], [slot] = prefilled(llama, 4, 12, room=30)
     tree = random_tree(rng, 6, VOCAB)
     [rows] = llama.forward([slot], [tree], NOTHING)

@@ -11,13 +11,14 @@ from torch import nn
 
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
+from draftwood.runner.block_cache import BlockCache
 from draftwood.runner.device_trees import DeviceTrees, SeenPlan
 from draftwood.runner.masks import LayerKind
 from draftwood.runner.runner import Runner
 from draftwood.runner.scored import Scored
 from draftwood.runner.static import Forward, StaticForward, bucket_for
 from draftwood.tree import tree_of
-from tests.factories.interpreted_attention import interpreted_attention
+from tests.factories.interpreted_attention import attend_by_kernel, interpreted_attention
 from tests.factories.model_families import FAMILIES, VOCAB
 from tests.factories.path_logits import TOLERANCE, path_logits, random_prompts, random_tree, worst
 
@@ -53,15 +54,14 @@ class RefusingGraphs:
 @pytest.fixture
 def runner() -> Iterator[Runner]:
     attached = attach(FAMILIES["llama"](), packing=False, chunk=16, self_test=False)
-    kinds = (LayerKind("full_attention"),)
-    trees = DeviceTrees(interpreted_attention(), kinds, 2, torch.float32, CPU)
-    attached._forward_pass.masks = trees
+    attend_by_kernel(attached, (LayerKind("full_attention"),), 2)
     yield attached
     attached.detach()
 
 
 def in_buckets(runner: Runner, graphs: CountingGraphs | RefusingGraphs) -> StaticForward:
     forward_pass = runner._forward_pass
+    assert isinstance(forward_pass.cache, BlockCache)
     static = StaticForward(forward_pass.call, forward_pass.cache, CPU, graphs)
     forward_pass.static = static
     return static
@@ -121,7 +121,7 @@ def test_a_bucket_is_recorded_once_and_again_when_the_cache_has_moved(runner: Ru
     for nodes, recorded in ((5, 1), (8, 1), (6, 1), (3, 2), (7, 2)):
         forward(nodes)
         assert graphs.recorded == recorded
-    runner.open(4000)
+    runner.cache.make_room([runner.cache.row(runner.open(40))], [4000])
     forward(7)
     assert graphs.recorded == 3
 

@@ -202,7 +202,7 @@ class SimulatedCuda:
         **options: Any,
     ) -> torch.Tensor:
         """What stands in for ``attend_trees`` of ``kernels/gpu_attention.py``: it, interpreted."""
-        tensors = (queries, keys, values, *seen[:7])
+        tensors = (queries, keys, values, *seen[:8])
         _refuse_mixed("attention", [t for t in tensors if not isinstance(t, SimulatedTensor)])
         here = (*map(unwrapped, tensors[:3]), Seen(*map(unwrapped, seen)))
         given = {name: unwrapped(value) for name, value in options.items()}

@@ -19,8 +19,8 @@ from draftwood.errors import DraftwoodError
 from draftwood.kernels.compiled import VARIABLE
 from draftwood.kernels.functions import kernels
 from draftwood.runner.attention import Varlen, Visibility
-from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.attention import LANES, WIDEST, Attention, readable_rows
+from draftwood.runner.row_cache import RowCache
 
 
 class _Stack(ctypes.Structure):
@@ -108,7 +108,7 @@ class LayerStack:
         self._kernels, self._shape, self._first = compiled, shape, first
         self._layers = (c_void_p * len(layers))(*layers)
         self._read: list[int] = []
-        self._pointed: tuple[KVCache, int] | None = None  # whose entries ``_cached`` points to
+        self._pointed: tuple[RowCache, int] | None = None  # whose entries ``_cached`` points to
         # Of what was computed in advance: the last layer that was called; by place, the outputs
         # that are read and the last one; what the last call returned; what all are called with.
         self._place = 0
@@ -202,7 +202,7 @@ class LayerStack:
     def _compute(self, x: Tensor, passed: Passed) -> bool:
         """Compute the layers' results; False if the kernel cannot."""
         shape, cache, visibility = self._shape, passed.cache, passed.visibility
-        if not isinstance(cache, KVCache) or cache.gathers or len(x) != 1:
+        if not isinstance(cache, RowCache) or cache.gathers or len(x) != 1:
             return False
         sequences, kind, batch = None, visibility, 1
         if isinstance(visibility, Varlen):
@@ -254,7 +254,7 @@ class LayerStack:
         self._results = results
         return True
 
-    def _point(self, cache: KVCache) -> bool:
+    def _point(self, cache: RowCache) -> bool:
         """Find the layers' keys and values in the cache; False if they are not as expected."""
         self._pointed, shape = None, self._shape
         pairs = [cache.flat(self._first + i) for i in range(len(self._layers))]

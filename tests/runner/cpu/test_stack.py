@@ -14,9 +14,10 @@ from draftwood.kernels.compiled import _command
 from draftwood.protocols import Needs, TargetOutput
 from draftwood.runner.attach import attach
 from draftwood.runner.attention import PREFIX, Visibility, register
-from draftwood.runner.cache import KVCache, Plane
+from draftwood.runner.cache import Plane
 from draftwood.runner.cpu.layers import FusedLayers
 from draftwood.runner.cpu.stack import LayerStack
+from draftwood.runner.row_cache import RowCache
 from draftwood.runner.runner import Runner
 from draftwood.tree import tree_of
 from tests.factories.tiny_llama import tiny_llama
@@ -110,6 +111,7 @@ def test_a_stack_equals_its_layers(
             assert torch.equal(own.features, other.features)
     # What it wrote into the cache serves the next forward, also after the cache has grown.
     runner.commit(slots, [()] * requests)
+    assert isinstance(runner.cache, RowCache)
     runner.cache.reserve(8, 200)
     with one_by_one(stack):
         expected = forward(runner, slots, taps)
@@ -221,7 +223,7 @@ class ByHand:
         plane = Plane(
             config.num_key_value_heads, attention.head_dim, torch.float32, torch.device("cpu")
         )
-        self.cache = KVCache([(plane, plane)] * 2)
+        self.cache = RowCache([(plane, plane)] * 2)
         self.cache.open(40)
         generator = torch.Generator().manual_seed(2)
         self.x = torch.randn(1, 3, config.hidden_size, generator=generator)

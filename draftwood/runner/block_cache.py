@@ -1,0 +1,253 @@
+"""A KV cache in blocks of one pool, for a kernel that looks them up.
+
+The tensors are ``[n, entries, heads, width]``, and ``BLOCK`` entries are a block. A row is given
+the next block when its text has come to it, so that it takes the memory of its tokens and of no
+other row's ("PagedAttention", 2023). The table has the first entry of each block of each row. It is
+on the device, where the kernel reads it, and changes there only when a block is handed out.
+"""
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from draftwood.copies import Staging
+from draftwood.kernels.gpu import BLOCK
+from draftwood.protocols import SavedTokens
+from draftwood.runner.cache import KVCache, Plane
+
+SPARE = 0
+"""An entry of no row, which padding may write; the first block is never handed out."""
+
+_ROWS, _WIDTH = 8, 64
+"""Of the first table: a larger one has another address, and forwards are recorded anew."""
+
+_GROWTH = 4
+"""Blocks by which the pool grows at least, for the same reason."""
+
+
+class BlockCache(KVCache):
+    """The KV cache of one model. A slot's row stays the same until it is closed.
+
+    Args:
+        layers: see :class:`draftwood.runner.cache.KVCache`.
+
+    Attributes:
+        table: int64 ``[rows, blocks]`` on the device, first entry of each block of each row.
+    """
+
+    by_index = True
+    block = BLOCK
+    table: torch.Tensor
+
+    def __init__(self, layers: Sequence[tuple[Plane, Plane] | int]) -> None:
+        super().__init__(layers)
+        self._device = self._groups[0][0].device
+        self._staging = Staging(self._device)
+        self._least = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        """Begin with no memory and no rows."""
+        self._lengths = []
+        self._own: list[list[int]] = []  # blocks, by row
+        self._unused_rows: list[int] = []  # a heap
+        self._blocks = 0  # of the pool
+        self._unused: list[int] = []  # of them, a heap
+        self._firsts = np.zeros((_ROWS, _WIDTH), dtype=np.int64)
+        self.table = torch.zeros((_ROWS, _WIDTH), dtype=torch.int64, device=self._device)
+        self._take([])
+
+    # --- slots ------------------------------------------------------------------------------------
+
+    def open(self, capacity: int) -> int:  # noqa: ARG002
+        """See :meth:`KVCache.open`: blocks are handed out when there are tokens for them."""
+        if self._unused_rows:
+            row = heapq.heappop(self._unused_rows)
+        else:
+            row = len(self._own)
+            self._own.append([])
+            self._lengths.append(0)
+            if row >= len(self._firsts):
+                self._grow_table(2 * len(self._firsts), self._firsts.shape[1])
+        return self._named(row)
+
+    def release(self, slot: int) -> None:
+        """See :meth:`KVCache.release`."""
+        row = self.row(slot)
+        for block in self._own[row]:
+            heapq.heappush(self._unused, block)
+        self._own[row], self._lengths[row] = [], 0
+        heapq.heappush(self._unused_rows, row)
+        self._forget(slot)
+
+    def trim(self) -> None:
+        """See :meth:`KVCache.trim`."""
+        if not self._row:
+            self._clear()
+
+    def allocate(self, tokens: int) -> None:
+        """Make the pool of so many tokens when it is first used; it grows beyond them only."""
+        self._least = tokens // BLOCK
+
+    def swap_slots(self, one: int, other: int) -> None:
+        """See :meth:`KVCache.swap_slots`: they swap their rows."""
+        self._row[one], self._row[other] = self.row(other), self.row(one)
+
+    @torch.inference_mode()
+    def saved(self, slot: int, length: int) -> SavedTokens:
+        """See :meth:`KVCache.saved`."""
+        [where] = self._places_of([self.row(slot)], length)
+        return SavedTokens(
+            length,
+            tuple(tensor.index_select(1, where) for tensor in self.tensors),
+        )
+
+    @torch.inference_mode()
+    def restore(self, slot: int, saved: SavedTokens, length: int) -> None:
+        """See :meth:`KVCache.restore`."""
+        row = self.row(slot)
+        self.make_room([row], [length])
+        [where] = self._places_of([row], length)
+        for tensor, kept in zip(self.tensors, saved.tensors, strict=True):
+            tensor.index_copy_(1, where, kept[:, :length])
+        self._lengths[row] = length
+
+    @torch.inference_mode()
+    def held(self, slots: Sequence[int], layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """See :meth:`KVCache.held`: views of one slot whose blocks lie behind one another."""
+        rows, most = list(map(self.row, slots)), max(map(self.length, slots))
+        keys, values = self.flat(layer)
+        if len(rows) == 1:
+            own = self._own[rows[0]]
+            if own and own == list(range(own[0], own[0] + len(own))):
+                span = slice(own[0] * BLOCK, own[0] * BLOCK + most)
+                return keys[span].transpose(0, 1)[None], values[span].transpose(0, 1)[None]
+        where = self._places_of(rows, most)
+        return keys[where].transpose(1, 2), values[where].transpose(1, 2)
+
+    def _places_of(self, rows: Sequence[int], length: int) -> torch.Tensor:
+        """Entries ``[b, length]`` of the first tokens of rows, on the device."""
+        blocks = -(-length // BLOCK)
+        firsts = self._firsts[rows, :blocks]
+        found = (firsts[:, :, None] + np.arange(BLOCK)).reshape(len(rows), -1)[:, :length]
+        self._staging.begin(found.size)[:] = found.ravel()
+        # A copy, as the numbers on the device are overwritten by the next ones.
+        return self._staging.send((found.size,))[0].clone().view(found.shape)
+
+    # --- one forward ------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def make_room(self, rows: Sequence[int], ends: Sequence[int]) -> None:
+        """See :meth:`KVCache.make_room`."""
+        needed = [-(-end // BLOCK) for end in ends]
+        wanted = [n - len(self._own[row]) for row, n in zip(rows, needed, strict=True)]
+        new = sum(each for each in wanted if each > 0)
+        if not new:
+            return
+        longest, width = max(needed), self._firsts.shape[1]
+        if longest > width:
+            self._grow_table(len(self._firsts), max(2 * width, -(-longest // _WIDTH) * _WIDTH))
+        if new > len(self._unused):
+            in_use = self._blocks - len(self._unused) if self._blocks else 1
+            self._grow(in_use + new)
+        width = self._firsts.shape[1]
+        where, firsts = [], []
+        for row, more in zip(rows, wanted, strict=True):
+            own = self._own[row]
+            for _ in range(more):
+                block = heapq.heappop(self._unused)
+                where.append(row * width + len(own))
+                firsts.append(block * BLOCK)
+                own.append(block)
+        self._firsts.reshape(-1)[where] = firsts
+        self._staging.begin(2 * new)[:] = where + firsts
+        places, numbers = self._staging.send((new, new))
+        self.table.view(-1).index_copy_(0, places, numbers)
+
+    def runs(
+        self, rows: Sequence[int], starts: Sequence[int], counts: Sequence[int]
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        """See :meth:`KVCache.runs`."""
+        firsts, lengths = [], []
+        for row, start, count in zip(rows, starts, counts, strict=True):
+            own, end = self._own[row], start + count
+            while start < end:
+                stop = min(end, (start // BLOCK + 1) * BLOCK)
+                firsts.append(own[start // BLOCK] * BLOCK + start % BLOCK)
+                lengths.append(stop - start)
+                start = stop
+        return firsts, lengths
+
+    def begin(
+        self,
+        rows: Sequence[int],  # noqa: ARG002
+        starts: Sequence[int],
+        counts: Sequence[int],
+        entries: torch.Tensor | None,
+        picked: torch.Tensor | None = None,
+    ) -> None:
+        """See :meth:`KVCache.begin`. Without ``picked``, a prompt attends to itself."""
+        self._kv = max(start + count for start, count in zip(starts, counts, strict=True))
+        self._entries = entries
+        self._whole = picked is not None
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *args: object,
+        **kwargs: object,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See :meth:`KVCache.update`; of a prompt that attends to itself, what is given."""
+        found = super().update(key_states, value_states, layer_idx, *args, **kwargs)
+        return found if self._whole else (key_states, value_states)
+
+    def read(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """See :meth:`KVCache.read`: ``[1, heads, entries, width]``, the whole pool."""
+        keys, values = self.flat(layer)
+        return keys.transpose(0, 1)[None], values.transpose(0, 1)[None]
+
+    # --- committing and growing -------------------------------------------------------------------
+
+    def advance(
+        self, slots: Sequence[int], paths: Sequence[Sequence[int]]
+    ) -> tuple[list[int], list[int]]:
+        """See :meth:`KVCache.advance`."""
+        sources: list[int] = []
+        targets: list[int] = []
+        for slot, path in zip(slots, paths, strict=True):
+            row = self.row(slot)
+            own, length = self._own[row], self._lengths[row]
+            for depth, node in enumerate(path, 1):
+                if node != depth:
+                    for entries, place in ((sources, length + node), (targets, length + depth)):
+                        entries.append(own[place // BLOCK] * BLOCK + place % BLOCK)
+            self._lengths[row] += len(path) + 1
+        return sources, targets
+
+    def _grow(self, blocks: int) -> None:
+        """Make the pool one of so many blocks at least, and copy what it holds."""
+        before = self._blocks
+        self._blocks = max(blocks, before + max(_GROWTH, before // 4), self._least)
+        new = []
+        for g, (plane, n) in enumerate(self._groups):
+            shape = (n, self._blocks * BLOCK, plane.heads, plane.width)
+            tensor = torch.zeros(shape, dtype=plane.dtype, device=plane.device)
+            if before:
+                tensor[:, : before * BLOCK] = self.tensors[g]
+            new.append(tensor)
+        self._take(new)
+        for block in range(max(1, before), self._blocks):
+            heapq.heappush(self._unused, block)
+
+    def _grow_table(self, rows: int, width: int) -> None:
+        """Make room for more rows, or for more blocks of a row."""
+        old = self._firsts
+        self._firsts = np.zeros((rows, width), dtype=np.int64)
+        self._firsts[: len(old), : old.shape[1]] = old
+        sent = torch.from_numpy(self._firsts)
+        self.table = sent.clone() if self._device.type == "cpu" else sent.to(self._device)
+        self.generation += 1

@@ -196,7 +196,7 @@ def tune(
         f"drafted node, {found.sequence * 1e3:.3f} ms per further sequence"
     )
     drafted = sum(drafter.token_bytes for drafter in drafters.values())
-    terminal.print(memory_of(target.info.token_bytes + drafted))
+    terminal.print(memory_of(target.info.token_bytes + drafted, target.block))
     terminal.print(checks_table(checks))
     terminal.print(verdict(checks))
     if output is not None:
@@ -257,12 +257,17 @@ def show(
         console.print(table)
 
 
-def memory_of(token: int) -> str:
-    """How many tokens, and requests, fit into a gigabyte, by the bytes of a token."""
+def memory_of(token: int, block: int) -> str:
+    """How many tokens, and requests, fit into a gigabyte, by the bytes of a token.
+
+    Args:
+        token: bytes of a token in all caches.
+        block: tokens of a block of the cache; 0: it has rows, which grow.
+    """
     tokens = 10**9 // max(1, token)
     return (
         f"keys and values: {readable(token)} a token, so that 1 GB holds {tokens:,} tokens: "
-        f"{int(tokens / (_REQUEST * SLACK))} requests of {_REQUEST:,} tokens"
+        f"{int(tokens / (_REQUEST * (1 if block else SLACK)))} requests of {_REQUEST:,} tokens"
     )
 
 

@@ -231,16 +231,17 @@ class BlockCache(KVCache):
     def _grow(self, blocks: int) -> None:
         """Make the pool one of so many blocks at least, and copy what it holds."""
         before = self._blocks
-        self._blocks = max(blocks, before + max(_GROWTH, before // 4), self._least)
+        after = max(blocks, before + max(_GROWTH, before // 4), self._least)
         new = []
         for g, (plane, n) in enumerate(self._groups):
-            shape = (n, self._blocks * BLOCK, plane.heads, plane.width)
+            shape = (n, after * BLOCK, plane.heads, plane.width)
             tensor = torch.zeros(shape, dtype=plane.dtype, device=plane.device)
             if before:
                 tensor[:, : before * BLOCK] = self.tensors[g]
             new.append(tensor)
         self._take(new)
-        for block in range(max(1, before), self._blocks):
+        self._blocks = after
+        for block in range(max(1, before), after):
             heapq.heappush(self._unused, block)
 
     def _grow_table(self, rows: int, width: int) -> None:

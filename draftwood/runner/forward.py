@@ -204,7 +204,7 @@ class ForwardPass:
         with layers, without_compile, self._backends():
             if taps and not layers.direct:
                 extra["output_hidden_states"] = wanted(taps)
-            # What the layers have inside is called by their kernels.
+            # With few rows, what the layers have inside is called by their kernels.
             with self._outer_calls if layers.direct else self._direct_calls:
                 output = self._model(
                     input_ids=ids,

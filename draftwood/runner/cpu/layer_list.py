@@ -69,6 +69,16 @@ class LayerList:
         self._attributes[self._name] = self._members
         return True
 
+    def taken(self) -> list[Tensor]:
+        """The noted states, in the order of :attr:`taps`; they are kept no longer.
+
+        Raises:
+            KeyError: the model did not call one of these layers.
+        """
+        found = [self.states[tap] for tap in self.taps]
+        self.states.clear()
+        return found
+
     def end(self) -> None:
         """Leave the list as it was."""
         if self._attributes.get(self._name) is self._members:
@@ -103,9 +113,13 @@ def layer_list(model: nn.Module, layers: Sequence[LayerForward]) -> LayerList | 
 
     Args:
         model: with the list at any depth.
-        layers: what stands for the layers.
+        layers: what stands for the layers, in the order in which they are to be called.
     """
     modules = [layer.module for layer in layers]
+    attentions: list[Any] = [getattr(module, "self_attn", None) for module in modules]
+    # Hidden states are asked for by the place of a layer in the model.
+    if [getattr(each, "layer_idx", None) for each in attentions] != list(range(len(modules))):
+        return None
     for owner in model.modules():
         for name, child in owner._modules.items():
             if type(child) is nn.ModuleList and [*child] == modules:

@@ -85,6 +85,7 @@ class FusedLayers:
         self._layers = layers
         self._stacks = _stacked(layers)
         self._watched = Watched.all_of([layer.watched for layer in layers])
+        self._most = min((layer.most for layer in layers), default=0)
         self._list = listed
         self._taps: Sequence[int] = ()
         self._few = False
@@ -97,7 +98,7 @@ class FusedLayers:
 
         ``taps``: layers, by index, whose inputs are read.
         """
-        self._taps, self._few = taps, rows <= MOST
+        self._taps, self._few = taps, rows <= self._most
         return self
 
     @property
@@ -107,10 +108,17 @@ class FusedLayers:
 
     @property
     def states(self) -> list[Tensor] | None:
-        """The inputs that were read; None if the layers were not called directly."""
+        """The inputs that were read, once; None if the layers were not called directly.
+
+        Raises:
+            DraftwoodError: the model did not call a layer.
+        """
         if self._list is None or not self.direct:
             return None
-        return [self._list.states[tap] for tap in self._taps]
+        try:
+            return self._list.taken()
+        except KeyError:
+            raise changed() from None
 
     def __enter__(self) -> None:
         self.direct = False
@@ -233,6 +241,7 @@ class FusedLayer(LayerForward):
         compiled: the kernels.
 
     Attributes:
+        most: rows for which the kernels are used.
         shape: its sizes and dtype.
         index: its place in the cache.
         address: of its ``Layer`` of layers.h.
@@ -246,7 +255,7 @@ class FusedLayer(LayerForward):
     def __init__(self, layer: nn.Module, parts: _Parts, compiled: Kernels) -> None:
         self.module = layer
         self._kernels = compiled
-        self._most = min(MOST, *(linear.high - 1 for linear in parts.linears))
+        self.most = min(MOST, *(linear.high - 1 for linear in parts.linears))
         modules = [part.module for part in (*parts.linears, *parts.norms) if part is not None]
         dtype: torch.dtype = modules[0].weight.dtype  # type: ignore[assignment]
         children = [
@@ -316,7 +325,7 @@ class FusedLayer(LayerForward):
             or past_key_values is None
             or position_embeddings is None
             or torch.is_grad_enabled()
-            or hidden_states.numel() > self._most * self.shape.hidden
+            or hidden_states.numel() > self.most * self.shape.hidden
             or not all(self._takes(x) for x in (hidden_states, *position_embeddings))
             or position_embeddings[0].shape[-1] != self.shape.width
         ):

@@ -45,6 +45,7 @@ sglang() {
 }
 vllm() {
     prompts
+    export VLLM_CPU_KVCACHE_SPACE=${VLLM_CPU_KVCACHE_SPACE:-2} # GB; or vLLM takes most of the memory
     local with=(decoded vllm_decode.py "${VLLM:-$root/.venv-vllm/bin/python}") nodes
     "${with[@]}" vllm_plain --drafts none
     for nodes in ${NODES:-8 16}; do

@@ -44,6 +44,8 @@ from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, layer_kind
 from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
 from draftwood.runner.recompute import RecomputingRunner, recompute_limit
+from draftwood.runner.recurrent.mixers import Mixer, find_mixers
+from draftwood.runner.recurrent.states import RecurrentStates
 from draftwood.runner.rotary import context_limit_of, patch_rotary, position_limits
 from draftwood.runner.row_cache import RowCache
 from draftwood.runner.runner import Runner
@@ -76,7 +78,7 @@ def attach(
             fuse norms; on a GPU, make linears of one input one product
             (:mod:`draftwood.runner.joined_linears`).
         fresh: choose weight layouts anew instead of using those cached for this machine.
-        chunk: prompt tokens per sequence and prefill forward.
+        chunk: prompt tokens per sequence and prefill forward, at least 1.
         self_test: compare trees with the model's own forward before returning.
 
     Raises:
@@ -97,8 +99,8 @@ def attach(
                 "draftwood.detach(model) first to attach it with other settings"
             )
         return known.runner
-    config, device = _admit(model)
-    kinds = layer_kinds(config)
+    (config, device), mixers = _admit(model), find_mixers(model)
+    kinds = layer_kinds(config, recurrent=bool(mixers))
     original = config._attn_implementation
     name = register(original)
     lengths = position_limits(config)
@@ -116,17 +118,17 @@ def attach(
         model.set_attn_implementation(name)
         layers = config.num_hidden_layers
         with eagerly(model):
-            layout = probe_cache(model, kinds, layers, device)
+            layout = probe_cache(model, kinds, layers, device, {mixer.layer for mixer in mixers})
         weights = fingerprint_of(model)  # packing moves them
         direct_calls = DirectCalls()
         fused_layers: FusedLayers | GpuLayers = FusedLayers()
         packed: list[PackedLinear | Int8Linear] = []
         if device.type == "cpu" and packing:
-            packed = [*pack(model, partial(cached_layouts, fresh=fresh)), *patch_int8(model)]
-            for patch in (*packed, *fuse_norms(model)):
-                undo.callback(patch.undo)
+            packed = _patched(model, mixers, undo, fresh=fresh)
             direct_calls = find_direct_calls(model)
             fused_layers = fuse_layers(model)
+        # After the direct calls, which hand on one argument only.
+        recurrent = _recurrent(mixers, device, undo)
         masks = _mask_builders(kinds, layout, device)
         if isinstance(masks[0], DeviceTrees):
             with eagerly(model):
@@ -157,8 +159,10 @@ def attach(
         forward_pass = ForwardPass(
             model, caches[0], masks[0], device, direct_calls, bool(rotary), fused_layers
         )
-        # Rotary factors that depend on the texts' lengths ask for these in every forward.
-        if isinstance(caches[0], BlockCache) and not rotary:
+        forward_pass.recurrent = recurrent
+        # Rotary factors that depend on the texts' lengths ask for these in every forward, and
+        # recurrent layers for the trees.
+        if isinstance(caches[0], BlockCache) and not rotary and not mixers:
             graphs = CudaGraphs(device)
             forward_pass.static = StaticForward(forward_pass.call, caches[0], device, graphs)
             undo.callback(setattr, forward_pass, "static", None)
@@ -181,6 +185,33 @@ def attach(
         len(fused_layers),
     )
     return runner
+
+
+def _patched(
+    model: Any, mixers: Sequence[Mixer], undo: ExitStack, *, fresh: bool
+) -> list[PackedLinear | Int8Linear]:
+    """Pack the linears of a model on a CPU and fuse its norms; returns the linears."""
+    plain = {each for mixer in mixers for each in mixer.multiplied}
+    packed: list[PackedLinear | Int8Linear] = [
+        *pack(model, partial(cached_layouts, fresh=fresh), plain),
+        *patch_int8(model),
+    ]
+    for patch in (*packed, *fuse_norms(model)):
+        undo.callback(patch.undo)
+    return packed
+
+
+def _recurrent(
+    mixers: Sequence[Mixer], device: torch.device, undo: ExitStack
+) -> RecurrentStates | None:
+    """The states of a model's recurrent layers, which read them from now on; None without any."""
+    if not mixers:
+        return None
+    states = RecurrentStates(device)
+    for mixer in mixers:
+        mixer.serve(states)
+        undo.callback(mixer.undo)
+    return states
 
 
 def _mask_builders(
@@ -274,10 +305,7 @@ def refuse_model(model: Any) -> None:
     if getattr(model.config, "is_encoder_decoder", False):
         raise DraftwoodError(f"{kind} is an encoder-decoder; only decoder-only models can be used")
     if getattr(model, "_is_stateful", False):
-        raise DraftwoodError(
-            f"{kind} keeps a recurrent state, which cannot branch into a tree; decode it without "
-            "draftwood"
-        )
+        _refuse_states(model)
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         raise DraftwoodError(
             f"the adapter of this {kind} puts virtual tokens before every text, which trees would "
@@ -285,6 +313,21 @@ def refuse_model(model: Any) -> None:
         )
     if not getattr(model, "_can_set_attn_implementation", lambda: True)():
         raise DraftwoodError(f"{kind} {OWN_ATTENTION}")
+
+
+def _refuse_states(model: Any) -> None:
+    """Refuse recurrent layers that are not served, and models that have no others."""
+    kind, mixers = type(model).__name__, find_mixers(model)
+    if not mixers:
+        raise DraftwoodError(
+            f"{kind} keeps a recurrent state, which cannot branch into a tree; decode it without "
+            "draftwood"
+        )
+    if not hasattr(model.config.get_text_config(), "num_attention_heads"):
+        raise DraftwoodError(
+            f"{kind} keeps a recurrent state and has no layer with attention, which is not served; "
+            "decode it without draftwood"
+        )
 
 
 def _admit(model: Any) -> tuple[Any, torch.device]:
@@ -312,6 +355,11 @@ def _admit(model: Any) -> tuple[Any, torch.device]:
         raise DraftwoodError(
             f"{kind} is in training mode, where dropout makes every forward random; call "
             "model.eval() first"
+        )
+    if any(mixer.replaced for mixer in find_mixers(model)):
+        raise DraftwoodError(
+            f"{kind} has recurrent layers whose forward was replaced, by a kernel or a hook; load "
+            "it with use_kernels=False and without hooks"
         )
     reason = row_mixing(model)
     if reason is not None:

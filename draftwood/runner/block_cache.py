@@ -41,7 +41,7 @@ class BlockCache(KVCache):
     block = BLOCK
     table: torch.Tensor
 
-    def __init__(self, layers: Sequence[tuple[Plane, Plane] | int]) -> None:
+    def __init__(self, layers: Sequence[tuple[Plane, Plane] | int | None]) -> None:
         super().__init__(layers)
         self._device = self._groups[0][0].device
         self._staging = Staging(self._device)

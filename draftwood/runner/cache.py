@@ -35,7 +35,8 @@ class KVCache(Cache, ABC):
 
     Args:
         layers: planes of the keys and of the values of every layer, in order; of a layer that
-            stores none, the index of the layer whose keys and values it reads.
+            stores none, the index of the layer whose keys and values it reads, or None if it has
+            no attention.
 
     Attributes:
         planes: the layers' planes, as given.
@@ -50,13 +51,17 @@ class KVCache(Cache, ABC):
     #: Entries of a block of the pool that a kernel reads; 0: there is no pool.
     block: int = 0
 
-    def __init__(self, layers: Sequence[tuple[Plane, Plane] | int]) -> None:
+    def __init__(self, layers: Sequence[tuple[Plane, Plane] | int | None]) -> None:
         super().__init__(layers=[])
         self.planes = tuple(layers)
-        pairs = {layer: pair for layer, pair in enumerate(layers) if not isinstance(pair, int)}
+        pairs = {layer: pair for layer, pair in enumerate(layers) if isinstance(pair, tuple)}
         planes = [plane for pair in pairs.values() for plane in pair]
         firsts = {layer: 2 * i for i, layer in enumerate(pairs)}
-        self._keys = [firsts[pair if isinstance(pair, int) else i] for i, pair in enumerate(layers)]
+        self._keys = {
+            layer: firsts[pair if isinstance(pair, int) else layer]
+            for layer, pair in enumerate(layers)
+            if pair is not None
+        }
         kinds = list(dict.fromkeys(planes))
         self._groups = [(kind, planes.count(kind)) for kind in kinds]
         seen = dict.fromkeys(kinds, 0)
@@ -217,6 +222,34 @@ class KVCache(Cache, ABC):
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002
         """Tokens of the longest sequence in the current forward; used without positions only."""
         return self._kv
+
+    # --- what recurrent layers ask of a cache; draftwood.runner.recurrent has their states --------
+
+    def get_conv_state(self, *_args: Any, **_kwargs: Any) -> None:
+        """None: a recurrent layer then takes its way for several tokens."""
+
+    def get_recurrent_state(self, *_args: Any, **_kwargs: Any) -> None:
+        """None, likewise."""
+
+    def update_conv_state(
+        self, conv_states: torch.Tensor, *_args: Any, **_kwargs: Any
+    ) -> torch.Tensor:
+        """The inputs, as they are."""
+        return conv_states
+
+    def update_recurrent_state(
+        self, recurrent_states: torch.Tensor, *_args: Any, **_kwargs: Any
+    ) -> torch.Tensor:
+        """The state, as it is."""
+        return recurrent_states
+
+    def is_recording_past(self, *_args: Any, **_kwargs: Any) -> bool:
+        """No."""
+        return False
+
+    def has_previous_state(self, *_args: Any, **_kwargs: Any) -> bool:
+        """No."""
+        return False
 
     # --- committing -------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from draftwood.runner.eager import eager
 from draftwood.runner.gpu_layers import GpuLayers
 from draftwood.runner.masks import MaskBuilder, MaskPlan, Masks
 from draftwood.runner.ramps import Ramps
+from draftwood.runner.recurrent.states import RecurrentStates
 from draftwood.runner.rotary import at_extents
 from draftwood.runner.scored import Scored, scored
 from draftwood.runner.static import StaticForward
@@ -79,6 +80,9 @@ class ForwardPass:
 
     #: Runs trees in buckets, where a device repeats recorded forwards.
     static: StaticForward | None = None
+
+    #: The states of recurrent layers, if the model has any.
+    recurrent: RecurrentStates | None = None
 
     #: Whether ``torch.compile`` must be switched off during a pass.
     compiled: bool = False
@@ -201,7 +205,7 @@ class ForwardPass:
             extra["hidden"] = hidden
         layers = self._fused_layers.reading(taps, ids.shape[1])
         without_compile = eager() if self.compiled else nullcontext()
-        with layers, without_compile, self._backends():
+        with layers, without_compile, self._backends(), self.recurrent or nullcontext():
             if taps and not layers.direct:
                 extra["output_hidden_states"] = wanted(taps)
             # With few rows, what the layers have inside is called by their kernels.

@@ -18,7 +18,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import Visibility
 from draftwood.tree import TokenTree, ancestors
 
-Masks: TypeAlias = torch.Tensor | dict[str, torch.Tensor]
+Masks: TypeAlias = "torch.Tensor | MasksByKind"
 
 
 class MaskPlan(Protocol):
@@ -111,8 +111,10 @@ class LayerKind:
         return hidden
 
 
-def layer_kinds(config: Any) -> tuple[LayerKind, ...]:
+def layer_kinds(config: Any, *, recurrent: bool = False) -> tuple[LayerKind, ...]:
     """The kinds of attention layers that a text config describes.
+
+    ``recurrent``: layers of other types are recurrent ones that can be served, or have no state.
 
     Raises:
         DraftwoodError: some layers keep a state that is not keys and values.
@@ -127,6 +129,10 @@ def layer_kinds(config: Any) -> tuple[LayerKind, ...]:
     else:
         names = ["full_attention"]
     kinds = []
+    if recurrent:
+        both = {"hybrid": "full_attention", "hybrid_sliding": "sliding_attention"}
+        named = dict.fromkeys(both.get(name, name) for name in names)
+        names = [name for name in named if name in _REACHES] or ["full_attention"]
     for name in names:
         if name not in _REACHES:
             raise DraftwoodError(
@@ -139,9 +145,16 @@ def layer_kinds(config: Any) -> tuple[LayerKind, ...]:
     return tuple(kinds)
 
 
+class MasksByKind(dict[str, torch.Tensor]):
+    """Masks by kind of layer. Models ask for those of layers without attention too: None."""
+
+    def __missing__(self, kind: str) -> Any:
+        return None
+
+
 def one_or_all(masks: dict[str, torch.Tensor]) -> Masks:
     """The masks as models take them: by kind of layer if there are several kinds."""
-    return masks if len(masks) > 1 else next(iter(masks.values()))
+    return MasksByKind(masks) if len(masks) > 1 else next(iter(masks.values()))
 
 
 def unmasked(

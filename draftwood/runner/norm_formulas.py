@@ -5,6 +5,7 @@ the formula does, for random weights and inputs over a wide range.
 """
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Final, TypeAlias
 
 import torch
@@ -46,6 +47,9 @@ def _computes(module: nn.Module, formula: Formula, eps: float) -> bool:
     if len(module._parameters) != 1 or module._modules or module._buffers or weight is None:
         return False
     if weight.ndim != 1 or type(weight.data) is not torch.Tensor:
+        return False
+    # Of a gated norm, the second argument changes what it computes, and may have a default.
+    if len(signature(type(module).forward).parameters) != 2:
         return False
     generator = torch.Generator().manual_seed(0)
     width = weight.shape[0]

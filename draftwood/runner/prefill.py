@@ -116,6 +116,8 @@ class ChunkedPrefill:
         last = [end - 1 for end, over in zip(ends, finished, strict=True) if over]
         last = last or [ends[-1] - 1]  # models compute at least one row
         keep = () if needs.prompt_rows else last
+        if self.forward_pass.recurrent is not None:
+            self.forward_pass.recurrent.begin_chunk([prompt.slot for prompt in live], counts)
         hidden = [p.hidden[done : done + q] for p in live if p.hidden is not None]
         logits, features, _ = self.forward_pass.run(
             [cache.row(prompt.slot) for prompt in live],

@@ -3,7 +3,7 @@
 Models whose layers cache anything else are refused.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from transformers import Cache
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import HeadGroups
 from draftwood.runner.cache import Plane
-from draftwood.runner.masks import LayerKind
+from draftwood.runner.masks import LayerKind, one_or_all
 
 OWN_ATTENTION = (
     "computes attention by itself and ignores set_attn_implementation; decode it without draftwood"
@@ -26,7 +26,7 @@ class CacheLayout:
 
     Attributes:
         layers: planes of keys and of values, per layer; of a layer that stores none, the index of
-            the layer whose keys and values it reads.
+            the layer whose keys and values it reads; of one without attention, None.
         group: query heads per key head, in the layers that have most.
         vocab_size: width of the logits.
         dtype: of the keys, and so of masks.
@@ -35,7 +35,7 @@ class CacheLayout:
             latent attention cache less and expand it in each layer.
     """
 
-    layers: tuple[tuple[Plane, Plane] | int, ...]
+    layers: tuple[tuple[Plane, Plane] | int | None, ...]
     group: int
     vocab_size: int
     dtype: torch.dtype
@@ -45,7 +45,7 @@ class CacheLayout:
     @property
     def token_bytes(self) -> int:
         """Bytes of a token's keys and values in all layers that store them."""
-        planes = [plane for pair in self.layers if not isinstance(pair, int) for plane in pair]
+        planes = [plane for pair in self.layers if isinstance(pair, tuple) for plane in pair]
         return sum(plane.heads * plane.width * plane.dtype.itemsize for plane in planes)
 
 
@@ -55,6 +55,29 @@ class _Recorder(Cache):
     def __init__(self) -> None:
         super().__init__(layers=[])
         self.seen: dict[int, tuple[Plane, Plane]] = {}
+        self.states: set[int] = set()
+
+    def get_conv_state(self, *_args: Any, **_kwargs: Any) -> None: ...
+
+    def get_recurrent_state(self, *_args: Any, **_kwargs: Any) -> None: ...
+
+    def update_conv_state(
+        self, conv_states: torch.Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
+    ) -> torch.Tensor:
+        self.states.add(layer_idx)
+        return conv_states
+
+    def update_recurrent_state(
+        self, recurrent_states: torch.Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
+    ) -> torch.Tensor:
+        self.states.add(layer_idx)
+        return recurrent_states
+
+    def is_recording_past(self, *_args: Any, **_kwargs: Any) -> bool:
+        return False
+
+    def has_previous_state(self, *_args: Any, **_kwargs: Any) -> bool:
+        return False
 
     def update(
         self,
@@ -76,12 +99,23 @@ def _plane(states: torch.Tensor) -> Plane:
 
 
 def probe_cache(
-    model: Any, kinds: tuple[LayerKind, ...], layers: int, device: torch.device
+    model: Any,
+    kinds: tuple[LayerKind, ...],
+    layers: int,
+    device: torch.device,
+    served: Collection[int] = (),
 ) -> CacheLayout:
     """Run two tokens through the model and record what it caches.
 
+    Args:
+        model: attends with our function.
+        kinds: of its layers with attention.
+        layers: their number, others included.
+        device: the model's.
+        served: indices of recurrent layers whose states are kept for them.
+
     Raises:
-        DraftwoodError: some layer caches something other than keys and values.
+        DraftwoodError: some other layer caches something else than keys and values.
     """
     recorder, groups = _Recorder(), HeadGroups()
     ids = torch.zeros((1, 2), dtype=torch.int64, device=device)
@@ -91,7 +125,7 @@ def probe_cache(
             logits = model(
                 input_ids=ids,
                 position_ids=torch.arange(2, device=device)[None],
-                attention_mask=mask if len(kinds) == 1 else {kind.name: mask for kind in kinds},
+                attention_mask=one_or_all({kind.name: mask for kind in kinds}),
                 past_key_values=recorder,
                 use_cache=True,
                 draftwood_visibility=groups,
@@ -103,7 +137,13 @@ def probe_cache(
                 f"{type(model).__name__} does not run on a cache of keys and values with given "
                 f"positions ({type(error).__name__}: {error}); decode it without draftwood"
             ) from error
-    found = _by_layer(recorder.seen, groups.read, layers)
+    kept = sorted(recorder.states.difference(served))
+    if kept:
+        raise DraftwoodError(
+            f"{type(model).__name__} keeps a recurrent state in layer {kept[0]} that cannot branch "
+            "into a tree; decode it without draftwood"
+        )
+    found = _by_layer(recorder.seen, groups.read, layers, recurrent=bool(served))
     if found is None:
         raise DraftwoodError(
             f"{type(model).__name__} caches keys and values in {len(recorder.seen)} of its "
@@ -112,12 +152,15 @@ def probe_cache(
         )
     if not groups.sizes:
         raise DraftwoodError(f"{type(model).__name__} {OWN_ATTENTION}")
-    cached = [recorder.seen[each] if isinstance(each, int) else each for each in found]
+    cached = [
+        recorder.seen[each] if isinstance(each, int) else each for each in found if each is not None
+    ]
+    some = next(each for each in found if isinstance(each, tuple))
     return CacheLayout(
         found,
         max(groups.sizes),
         logits.shape[-1],
-        recorder.seen[0][0].dtype,
+        some[0].dtype,
         frozenset(
             (group, key.shape[1], key.shape[3], value.shape[3])
             for group, (key, value) in zip(groups.sizes, groups.read, strict=True)
@@ -130,7 +173,9 @@ def _by_layer(
     stored: Mapping[int, tuple[Plane, Plane]],
     read: Sequence[tuple[torch.Tensor, torch.Tensor]],
     layers: int,
-) -> tuple[tuple[Plane, Plane] | int, ...] | None:
+    *,
+    recurrent: bool,
+) -> tuple[tuple[Plane, Plane] | int | None, ...] | None:
     """What :attr:`CacheLayout.layers` holds; None if some layers keep another state.
 
     A layer that stores nothing must attend to the very keys that an earlier layer got from the
@@ -140,13 +185,17 @@ def _by_layer(
         stored: planes of the layers that store keys and values.
         read: what attention was given, call by call.
         layers: of the model.
+        recurrent: other layers have no attention.
     """
     if not stored or max(stored) >= layers:
         return None
-    found: list[tuple[Plane, Plane] | int] = []
+    found: list[tuple[Plane, Plane] | int | None] = []
     for layer in range(layers):
         if layer in stored:
             found.append(stored[layer])
+            continue
+        if recurrent:
+            found.append(None)
             continue
         sources = [i for i in stored if i < layer and len(read) == layers]
         source = next((i for i in sources if read[i][0] is read[layer][0]), None)

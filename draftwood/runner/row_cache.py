@@ -31,7 +31,7 @@ class RowCache(KVCache):
 
     def __init__(
         self,
-        layers: Sequence[tuple[Plane, Plane] | int],
+        layers: Sequence[tuple[Plane, Plane] | int | None],
         margin: int = _GRAIN,
         scatter: bool = False,
     ) -> None:

@@ -25,6 +25,7 @@ from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.model_state import model_state
 from draftwood.runner.prefill import ChunkedPrefill, PendingPrompt
+from draftwood.runner.recurrent.states import RecurrentStates
 from draftwood.runner.submitted import SubmittedForward
 from draftwood.tree import TokenTree
 
@@ -80,6 +81,11 @@ class Runner:
         return self._forward_pass.cache
 
     @property
+    def recurrent(self) -> RecurrentStates | None:
+        """The states of recurrent layers, if the model has any."""
+        return self._forward_pass.recurrent
+
+    @property
     def block(self) -> int:
         """See :class:`draftwood.protocols.PooledTarget`."""
         return self.cache.block
@@ -117,15 +123,22 @@ class Runner:
         self._forward_pass.compiled = is_compiled(self.model)
         if self._forward_pass.static is not None:
             self._forward_pass.static.model_state = model_state(self.model)
-        return self.cache.open(capacity)
+        slot = self.cache.open(capacity)
+        if self.recurrent is not None:
+            self.recurrent.open(slot)
+        return slot
 
     def release(self, slot: int) -> None:
         """Give the slot back."""
         self.cache.release(slot)
+        if self.recurrent is not None:
+            self.recurrent.release(slot)
 
     def trim(self) -> None:
         """Give back the memory of the cache, if no slot is open."""
         self.cache.trim()
+        if self.recurrent is not None and not self.cache.slots:
+            self.recurrent.trim()
 
     def length(self, slot: int) -> int:
         """Number of tokens cached in the slot."""
@@ -155,6 +168,8 @@ class Runner:
             raise DraftwoodError(
                 f"slot {slot} holds {self.cache.length(slot)} tokens and cannot be cut to {length}"
             )
+        if self.recurrent is not None:
+            self.recurrent.roll_back(slot, length, self.cache.length(slot))
         self.cache.resize(slot, length)
 
     @contextmanager
@@ -223,8 +238,10 @@ class Runner:
         return self.prefill(slots, pieces, needs, min_extents=prompts)
 
     def saved(self, slot: int, length: int) -> SavedTokens | None:
-        """See :class:`draftwood.protocols.ResumableTarget`."""
-        return None if self._forward_pass.needs_extents else self.cache.saved(slot, length)
+        """See :class:`draftwood.protocols.ResumableTarget`: of a recurrent layer, None is kept."""
+        if self._forward_pass.needs_extents or self.recurrent is not None:
+            return None
+        return self.cache.saved(slot, length)
 
     def restore(self, slot: int, saved: SavedTokens, length: int) -> None:
         """See :class:`draftwood.protocols.ResumableTarget`."""
@@ -285,6 +302,8 @@ class Runner:
             ids[end - n : end] = tree.tokens[first:]
             np.add(tree.depths[first:], length, out=positions[end - n : end])
         visibility, mask = self._forward_pass.masks.build(lengths, trees, done)
+        if self.recurrent is not None:
+            self.recurrent.begin_trees(slots, [tree.parents.tolist() for tree in trees], done)
         with torch.inference_mode():
             output = self._forward_pass.run(
                 rows,
@@ -312,6 +331,8 @@ class Runner:
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """Keep the root and the nodes of each path (root excluded) of the last forward."""
         sources, targets = self.cache.advance(slots, paths)
+        if self.recurrent is not None:
+            self.recurrent.commit(slots, paths)
         if sources:
             n = len(sources)
             self._moves.begin(2 * n)[:] = sources + targets

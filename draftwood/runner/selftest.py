@@ -277,7 +277,8 @@ def _check_reference(runner: Runner, reference: Reference) -> None:
         moved = runner.forward(slots[:1], [tree_of(changed, PARENTS)], Needs())[0].logits
         others = [node for node in range(len(tree)) if node != 5]
         check("a node's logits depend on nodes beside it", moved[others], logits[others])
-        _walk(runner, slots[0], tree, (0, *tree.path(6)), check, expected)
+        prefix = reference.prefixes[0]
+        _walk(runner, slots[0], prefix, tree, (0, *tree.path(6)), check, expected)
         runner.forward(slots[:1], [tree], Needs())
         runner.commit(slots[:1], [tree.path(_COMMITTED)])
         after = runner.forward(slots[:1], [tree_of([reference.follow_up], [-1])], Needs())[0]
@@ -294,6 +295,7 @@ def _check_reference(runner: Runner, reference: Reference) -> None:
 def _walk(
     runner: Runner,
     slot: int,
+    prefix: Sequence[int],
     tree: TokenTree,
     path: Sequence[int],
     check: Any,
@@ -308,4 +310,8 @@ def _walk(
             expected[node],
         )
         runner.commit([slot], [()])
-    runner.roll_back(slot, start)
+    if runner.recurrent is None:
+        runner.roll_back(slot, start)
+    else:
+        runner.roll_back(slot, 0)
+        runner.prefill([slot], [prefix], Needs())

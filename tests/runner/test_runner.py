@@ -56,9 +56,8 @@ def prefilled(
 
 
 def cached(runner: Runner, slot: int) -> list[torch.Tensor]:
-    """Keys and values ``[length, H, D]`` that a slot holds, layer by layer."""
-    cache, row = runner.cache, runner.cache.row(slot)
-    return [cache.tensors[group][i, row, : cache.length(slot)] for group, i in cache._places]
+    """Keys and values that a slot holds, ``[n, length, H, D]`` of all layers of one shape."""
+    return list(runner.cache.saved(slot, runner.cache.length(slot)).tensors)
 
 
 def cache_error(runner: Runner, slot: int, text: list[int]) -> float:

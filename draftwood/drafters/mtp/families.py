@@ -17,7 +17,7 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
 }
 """The families that are read, by ``model_type``, and per-layer fields that they leave out."""
 
-_STATEFUL = "the target keeps a recurrent state, which cannot branch into a tree"
+_STATEFUL = "MTP layers of targets with recurrent layers are not served"
 _SPARSE = "the layers attend to indexed keys, for which there are no masks of trees"
 _OTHER_LAYERS = "transformers builds no such layers"
 

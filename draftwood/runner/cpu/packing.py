@@ -17,7 +17,7 @@ code needs neither, but a weight that begins at a cache line (:mod:`draftwood.ru
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from threading import RLock
 from typing import Any, NamedTuple, TypeAlias
 
@@ -38,13 +38,16 @@ _READS = 3
 """Reads after which a weight is copied instead of moved: further reads are likely."""
 
 
-def pack(model: nn.Module, choose: Chooser = cached_layouts) -> "list[PackedLinear]":
+def pack(
+    model: nn.Module, choose: Chooser = cached_layouts, plain: Collection[nn.Module] = ()
+) -> "list[PackedLinear]":
     """Patch the linears of ``model`` that become faster.
 
     Args:
         model: any module. Only exact ``nn.Linear`` instances with plain float32 or bfloat16
             weights on the CPU are patched.
         choose: chooses each weight's layout and row counts; by default timed once per machine.
+        plain: linears that are left as they are.
 
     A patched linear uses the plain weight while gradients are recorded, after its weight was read
     or changed and, if the weight was copied, for row counts at which the layout is slower.
@@ -56,7 +59,7 @@ def pack(model: nn.Module, choose: Chooser = cached_layouts) -> "list[PackedLine
         for parameter in module._parameters.values()
         if parameter is not None and type(parameter.data) is torch.Tensor
     )
-    modules = list(_candidates(model))
+    modules = [module for module in _candidates(model) if module not in plain]
     moved = align(module.weight for module in modules)
     logger.debug("%.0f MB of weights moved to the beginning of cache lines", moved / 1e6)
     with torch.no_grad():

@@ -1,0 +1,175 @@
+"""One forward of a model with recurrent layers: which sequences its tokens are of."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any, TypeAlias
+
+import torch
+
+from draftwood.runner.recurrent.ancestry import Ancestry, ancestry
+from draftwood.runner.recurrent.convolution import windows
+
+Place: TypeAlias = tuple[int, str]
+"""Of a state: the index of its layer, and which of the layer's states it is."""
+
+Commit: TypeAlias = Callable[..., torch.Tensor]
+"""From a state, what was kept of the nodes, paths and which of their nodes are no padding, to the
+state behind each path."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeptNodes:
+    """What is kept of the nodes of a forward for one state.
+
+    Attributes:
+        tensors: ``[b, .., N, ..]`` each.
+        dims: of the nodes in each tensor.
+        commit: called with the state, the tensors, paths and what is valid in them.
+    """
+
+    tensors: tuple[torch.Tensor, ...]
+    dims: tuple[int, ...]
+    commit: Commit
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkForward:
+    """A forward over tokens that follow the slots' texts.
+
+    Attributes:
+        slots: of the sequences, whose tokens are one behind another.
+        counts: tokens of each.
+    """
+
+    slots: Sequence[int]
+    counts: Sequence[int]
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """Begin and end of each sequence's tokens."""
+        return list(pairwise(accumulate(self.counts, initial=0)))
+
+
+@dataclass(frozen=True, eq=False)
+class TreeForward:
+    """A forward over trees, with what is kept of their nodes.
+
+    Attributes:
+        slots: of the sequences, whose nodes are one behind another.
+        parents: of all nodes of each tree.
+        done: nodes of each tree that were computed before.
+        device: the model's.
+        before: of each sequence, the forward that computed these nodes and its place there.
+        kept: what was kept, by state.
+    """
+
+    slots: Sequence[int]
+    parents: Sequence[Sequence[int]]
+    done: Sequence[int]
+    device: torch.device
+    before: "Sequence[tuple[TreeForward, int]]" = ()
+    kept: dict[Place, KeptNodes] = field(default_factory=dict)
+
+    @cached_property
+    def trees(self) -> Ancestry:
+        """The trees, padded."""
+        return ancestry(self.parents, self.done, self.device)
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Nodes of each tree that are computed now."""
+        return [len(own) - first for own, first in zip(self.parents, self.done, strict=True)]
+
+    @cached_property
+    def index(self) -> torch.Tensor:
+        """The slots, int64 ``[b]``."""
+        return torch.tensor(self.slots, device=self.device)
+
+    @cached_property
+    def _places(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Token of each padded place, and padded place of each token."""
+        longest = max(self.counts)
+        starts = list(accumulate(self.counts, initial=0))[:-1]
+        # A place of the padding has some token: nobody reads what becomes of it.
+        padded = [
+            start + min(node, count - 1)
+            for start, count in zip(starts, self.counts, strict=True)
+            for node in range(longest)
+        ]
+        flat = [i * longest + node for i, count in enumerate(self.counts) for node in range(count)]
+        return torch.tensor(padded, device=self.device), torch.tensor(flat, device=self.device)
+
+    def padded(self, x: torch.Tensor) -> torch.Tensor:
+        """The tokens ``[n, ..]`` by sequence, ``[b, q, ..]``."""
+        if len(self.slots) == 1:
+            return x[None]
+        found = x.index_select(0, self._places[0])
+        return found.view(len(self.slots), -1, *x.shape[1:])
+
+    def flat(self, x: torch.Tensor) -> torch.Tensor:
+        """The inverse of :meth:`padded`."""
+        if len(self.slots) == 1:
+            return x[0]
+        return x.flatten(0, 1).index_select(0, self._places[1])
+
+    def windows(self, taps: int) -> torch.Tensor:
+        """See :func:`draftwood.runner.recurrent.convolution.windows`."""
+        if taps not in self._windows:
+            self._windows[taps] = windows(self.trees, taps)
+        return self._windows[taps]
+
+    @cached_property
+    def _windows(self) -> dict[int, torch.Tensor]:
+        return {}
+
+    def earlier(self, place: Place) -> tuple[torch.Tensor, ...] | None:
+        """What was kept of the nodes that were computed before; None if there are none."""
+        if not self.trees.done:
+            return None
+        parts: list[list[torch.Tensor]] = []
+        for (forward, i), count in zip(self.before, self.done, strict=True):
+            kept = forward.kept[place]
+            # Padding is a copy of a node.
+            nodes = forward.trees.places[i, : max(1, count)]
+            nodes = torch.cat([nodes, nodes[-1:].expand(self.trees.done - len(nodes))])
+            parts.append(
+                [
+                    tensor[i].index_select(dim - 1, nodes)
+                    for tensor, dim in zip(kept.tensors, kept.dims, strict=True)
+                ]
+            )
+        return tuple(map(torch.stack, zip(*parts, strict=True)))
+
+    def committed(
+        self, place: Place, state: torch.Tensor, chosen: Sequence[int], paths: Any
+    ) -> torch.Tensor:
+        """The state behind paths of some of the sequences.
+
+        Args:
+            place: of the state.
+            state: of these sequences, before the trees.
+            chosen: which sequences, by place in the forward.
+            paths: see :meth:`paths`.
+        """
+        kept = self.kept[place]
+        tensors = kept.tensors
+        if list(chosen) != list(range(len(self.slots))):
+            index = torch.tensor(list(chosen), device=self.device)
+            tensors = tuple(tensor.index_select(0, index) for tensor in tensors)
+        return kept.commit(state, tensors, *paths)
+
+    def paths(
+        self, chosen: Sequence[int], paths: Sequence[Sequence[int]]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Places of the nodes of paths from the root on, padded, and which are no padding."""
+        longest = max(map(len, paths))
+        nodes = [[*path, *[path[-1]] * (longest - len(path))] for path in paths]
+        valid = [[i < len(path) for i in range(longest)] for path in paths]
+        where = torch.tensor(nodes, device=self.device)
+        index = torch.tensor(list(chosen), device=self.device)
+        return (
+            self.trees.places.index_select(0, index).gather(1, where),
+            torch.tensor(valid, device=self.device),
+        )

@@ -1,0 +1,426 @@
+"""The recurrent layers of a model, found by what they call, and the functions put in their place.
+
+A mixer of transformers convolves its input and calls a rule for several tokens. These two are
+functions of its module. Each mixer gets a ``forward`` of its own: the same code, in which these
+names mean functions that know the trees. Outside of our forwards they call the originals, so that
+``generate`` computes what it did. Nothing else of the model is changed. The state that they return
+is handed to the cache, which has no use for it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from inspect import unwrap
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers.activations import ACT2FN
+
+from draftwood.runner.recurrent.convolution import committed_inputs, convolved
+from draftwood.runner.recurrent.forwards import ChunkForward, KeptNodes, TreeForward
+from draftwood.runner.recurrent.gated_delta import Kept, committed, gated_delta
+from draftwood.runner.recurrent.mamba1 import selective_scan_by_depth
+from draftwood.runner.recurrent.mamba2 import committed_scan, selective_scan
+from draftwood.runner.recurrent.states import RecurrentStates
+
+Original = Callable[..., Any]
+
+_CONVOLUTION = "causal_conv1d_fn"
+_DELTA = ("torch_chunk_gated_delta_rule", "chunk_kimi_delta_attention")
+_MAMBA2 = "mamba2_chunk_scan"
+_MAMBA1 = "mamba_selective_scan"
+CALLED = frozenset({_CONVOLUTION, *_DELTA, _MAMBA2, _MAMBA1})
+"""Functions that are replaced."""
+
+
+class Mixer:
+    """A recurrent layer, whose ``forward`` is replaced between :meth:`serve` and :meth:`undo`.
+
+    Args:
+        module: calls some of :data:`CALLED`.
+
+    Attributes:
+        layer: index of the layer.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.layer: int = module.layer_idx  # type: ignore[assignment]
+
+    def serve(self, states: RecurrentStates) -> None:
+        """Compute trees with these states from now on."""
+        plain = unwrap(type(self.module).forward)
+        scope = plain.__globals__
+        ours = {
+            name: make(states, self.layer, scope[name], scope)
+            for name, make in _MAKERS.items()
+            if name in plain.__code__.co_names
+        }
+        forward = FunctionType(
+            plain.__code__,
+            {**scope, **ours},
+            plain.__name__,
+            plain.__defaults__,
+            plain.__closure__,
+        )
+        forward.__kwdefaults__ = plain.__kwdefaults__
+        self.module.__dict__["forward"] = MethodType(forward, self.module)
+
+    def undo(self) -> None:
+        """Let the module compute what it did."""
+        self.module.__dict__.pop("forward", None)
+
+    @property
+    def replaced(self) -> bool:
+        """Whether something else has replaced the ``forward`` before."""
+        return "forward" in self.module.__dict__
+
+    @property
+    def multiplied(self) -> list[nn.Module]:
+        """Linears whose weights it may multiply by itself."""
+        return [*self.module.children()] if _MAMBA1 in _names(self.module) else []
+
+
+def find_mixers(model: nn.Module) -> list[Mixer]:
+    """The recurrent layers of a model that can be served."""
+    return [
+        Mixer(module)
+        for module in model.modules()
+        if hasattr(module, "layer_idx") and CALLED & set(_names(module))
+    ]
+
+
+def _names(module: nn.Module) -> tuple[str, ...]:
+    """Names that the ``forward`` of a module's class reads."""
+    code = getattr(unwrap(type(module).forward), "__code__", None)
+    return () if code is None else code.co_names
+
+
+def _convolution(
+    states: RecurrentStates,
+    layer: int,
+    original: Original,
+    scope: dict[str, Any],  # noqa: ARG001
+) -> Original:
+    place = (layer, "convolution")
+
+    def convolve(
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        activation: str | None = None,
+        **options: Any,
+    ) -> torch.Tensor:
+        forward = states.forward
+        if forward is None:
+            return original(x, weight, bias, activation=activation, **options)  # type: ignore[no-any-return]
+        channels, taps = weight.shape
+        stored = states.of(place, (taps - 1, channels), x.dtype)
+        if isinstance(forward, ChunkForward):
+            parts = []
+            for slot, (begin, end) in zip(forward.slots, forward.spans, strict=True):
+                line = torch.cat([stored[slot].T[None], x[:, :, begin:end]], dim=2)
+                output = original(line, weight, bias, activation=activation)
+                parts.append(output[:, :, taps - 1 :])
+                stored[slot] = line[0, :, line.shape[2] - (taps - 1) :].T
+            return torch.cat(parts, dim=2)
+        inputs = forward.padded(x[0].T)
+        earlier = forward.earlier(place)
+        if earlier is not None:
+            inputs = torch.cat([earlier[0], inputs], dim=1)
+        forward.kept[place] = KeptNodes((inputs,), (1,), _commit_inputs)
+        before = stored.index_select(0, forward.index)
+        # Rounded where the original rounds.
+        found = convolved(inputs, before, weight, bias, forward.windows(taps)).to(x.dtype)
+        if activation is not None:
+            found = ACT2FN[activation](found)
+        return forward.flat(found).T[None]
+
+    return convolve
+
+
+def _commit_inputs(
+    state: torch.Tensor, kept: tuple[torch.Tensor], path: torch.Tensor, valid: torch.Tensor
+) -> torch.Tensor:
+    return committed_inputs(kept[0], state, path, valid)
+
+
+def _delta(
+    states: RecurrentStates, layer: int, original: Original, scope: dict[str, Any]
+) -> Original:
+    place = (layer, "state")
+    norm = scope["l2norm"]
+
+    def rule(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        g: torch.Tensor,
+        beta: torch.Tensor,
+        initial_state: torch.Tensor | None = None,
+        output_final_state: bool = False,
+        use_qk_l2norm_in_kernel: bool = False,
+        **options: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        forward = states.forward
+        whole = partial(original, use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, **options)
+        if forward is None:
+            return whole(  # type: ignore[no-any-return]
+                query,
+                key,
+                value,
+                g=g,
+                beta=beta,
+                initial_state=initial_state,
+                output_final_state=output_final_state,
+            )
+        heads, width = value.shape[2:]
+        held = states.of(place, (heads, key.shape[-1], width), torch.float32)
+        if isinstance(forward, ChunkForward):
+            parts = []
+            for slot, (begin, end) in zip(forward.slots, forward.spans, strict=True):
+                own = (each[:, begin:end] for each in (query, key, value))
+                output, last = whole(
+                    *own,
+                    g=g[:, begin:end],
+                    beta=beta[:, begin:end],
+                    initial_state=held[slot : slot + 1],
+                    output_final_state=True,
+                )
+                held[slot] = last[0]
+                parts.append(output)
+            return torch.cat(parts, dim=1), held
+        q, k, v = (_by_head(forward, each, heads) for each in (query, key, value))
+        if use_qk_l2norm_in_kernel:
+            q, k = norm(q), norm(k)
+        output, kept = gated_delta(
+            q * q.shape[-1] ** -0.5,
+            k,
+            v,
+            _by_head(forward, g, heads),
+            _by_head(forward, beta, heads),
+            held.index_select(0, forward.index),
+            forward.trees,
+            _earlier(forward, place),
+        )
+        forward.kept[place] = KeptNodes(tuple(kept), (2, 2, 2), _commit_delta)
+        return _by_token(forward, output, value.dtype), held
+
+    return rule
+
+
+def _commit_delta(
+    state: torch.Tensor, kept: tuple[torch.Tensor, ...], path: torch.Tensor, valid: torch.Tensor
+) -> torch.Tensor:
+    return committed(state, Kept(*kept), path, valid)
+
+
+def _commit_scan(
+    state: torch.Tensor, kept: tuple[torch.Tensor, ...], path: torch.Tensor, valid: torch.Tensor
+) -> torch.Tensor:
+    return committed_scan(state, Kept(*kept), path, valid)
+
+
+def _earlier(forward: TreeForward, place: tuple[int, str]) -> Kept | None:
+    found = forward.earlier(place)
+    return None if found is None else Kept(*found)
+
+
+def _by_head(forward: TreeForward, x: torch.Tensor, heads: int) -> torch.Tensor:
+    """``[1, n, heads or groups, ..]`` as float32 ``[b, heads, q, ..]``."""
+    found = forward.padded(x[0])
+    if found.shape[2] != heads:
+        found = found.repeat_interleave(heads // found.shape[2], dim=2)
+    return found.transpose(1, 2).float()
+
+
+def _by_token(forward: TreeForward, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """``[b, heads, q, d]`` as ``[1, n, heads, d]``."""
+    return forward.flat(x.transpose(1, 2)).to(dtype)[None].contiguous()
+
+
+def _mamba2(
+    states: RecurrentStates,
+    layer: int,
+    original: Original,
+    scope: dict[str, Any],  # noqa: ARG001
+) -> Original:
+    place = (layer, "state")
+
+    def scan(
+        x: torch.Tensor,
+        dt: torch.Tensor,
+        A: torch.Tensor,
+        B: torch.Tensor,
+        C: torch.Tensor,
+        chunk_size: int,
+        D: torch.Tensor | None = None,
+        dt_bias: torch.Tensor | None = None,
+        initial_states: torch.Tensor | None = None,
+        dt_softplus: bool = False,
+        dt_limit: tuple[float, float] = (0.0, float("inf")),
+        return_final_states: bool = False,
+        **options: Any,
+    ) -> Any:
+        forward = states.forward
+        if forward is None:
+            return original(
+                x,
+                dt,
+                A,
+                B,
+                C,
+                chunk_size=chunk_size,
+                D=D,
+                dt_bias=dt_bias,
+                initial_states=initial_states,
+                dt_softplus=dt_softplus,
+                dt_limit=dt_limit,
+                return_final_states=return_final_states,
+                **options,
+            )
+        heads = x.shape[2]
+        held = states.of(place, (heads, x.shape[3], B.shape[3]), torch.float32)
+        if isinstance(forward, ChunkForward):
+            parts = []
+            for slot, (begin, end) in zip(forward.slots, forward.spans, strict=True):
+                own = [each[:, begin:end] for each in (x, dt, B, C)]
+                output, last = original(
+                    own[0],
+                    own[1],
+                    A,
+                    own[2],
+                    own[3],
+                    chunk_size=chunk_size,
+                    D=D,
+                    dt_bias=dt_bias,
+                    initial_states=held[slot : slot + 1],
+                    dt_softplus=dt_softplus,
+                    dt_limit=dt_limit,
+                    return_final_states=True,
+                )
+                held[slot] = last[0]
+                parts.append(output)
+            return torch.cat(parts, dim=1), held
+        if dt_bias is not None:
+            dt = dt + dt_bias.to(dt.dtype)
+        if dt_softplus:
+            dt = functional.softplus(dt)
+        own_x, own_dt = _by_head(forward, x, heads), _by_head(forward, dt, heads)
+        # As in decoding one token, dt is not clamped to the limit.
+        output, kept = selective_scan(
+            own_x,
+            own_dt,
+            own_dt * A.float()[None, :, None],
+            _by_head(forward, B, heads),
+            _by_head(forward, C, heads),
+            held.index_select(0, forward.index),
+            forward.trees,
+            _earlier(forward, place),
+        )
+        if D is not None:
+            output = output + own_x * D.float()[None, :, None, None]
+        forward.kept[place] = KeptNodes(tuple(kept), (2, 2, 2), _commit_scan)
+        return _by_token(forward, output, x.dtype), held
+
+    return scan
+
+
+def _mamba1(
+    states: RecurrentStates,
+    layer: int,
+    original: Original,
+    scope: dict[str, Any],  # noqa: ARG001
+) -> Original:
+    place = (layer, "state")
+
+    def scan(
+        x: torch.Tensor,
+        dt: torch.Tensor,
+        A: torch.Tensor,
+        B: torch.Tensor,
+        C: torch.Tensor,
+        D: torch.Tensor | None = None,
+        z: torch.Tensor | None = None,
+        delta_bias: torch.Tensor | None = None,
+        delta_softplus: bool = False,
+        return_last_state: bool = False,
+        **options: Any,
+    ) -> Any:
+        forward = states.forward
+        if forward is None:
+            return original(
+                x,
+                dt,
+                A,
+                B,
+                C,
+                D=D,
+                z=z,
+                delta_bias=delta_bias,
+                delta_softplus=delta_softplus,
+                return_last_state=return_last_state,
+                **options,
+            )
+        if delta_bias is not None:
+            dt = dt + delta_bias.to(dt.dtype)[..., None]
+        if delta_softplus:
+            dt = functional.softplus(dt)
+        held = states.of(place, (x.shape[1], A.shape[1]), torch.float32)
+        if isinstance(forward, ChunkForward):
+            parts = []
+            for slot, (begin, end) in zip(forward.slots, forward.spans, strict=True):
+                own_x, own_dt, b_in, c_out = (each[:, :, begin:end] for each in (x, dt, B, C))
+                output, last = original(own_x, own_dt, A, b_in, c_out, return_last_state=True)
+                # transformers' scan begins without a state, of which it is a linear function.
+                sums = own_dt.float().cumsum(2).transpose(1, 2)[0]
+                carried = (sums[..., None] * A.float()).exp() * held[slot]
+                share = torch.einsum("nds,sn->dn", carried, c_out[0].float())
+                parts.append(output + share.to(output.dtype)[None])
+                held[slot] = last[0] + carried[-1]
+            output = torch.cat(parts, dim=2)
+        else:
+            given = (forward.padded(each[0].T).transpose(1, 2).float() for each in (x, dt, B, C))
+            own_x, own_dt, b_in, c_out = given
+            earlier = forward.earlier(place)
+            before = None if earlier is None else earlier[0]
+            found, after = selective_scan_by_depth(
+                own_x,
+                own_dt,
+                A.float(),
+                b_in,
+                c_out,
+                held.index_select(0, forward.index),
+                forward.trees,
+                before,
+            )
+            forward.kept[place] = KeptNodes((after,), (1,), _commit_last)
+            output = forward.flat(found.transpose(1, 2)).T[None]
+        if D is not None:
+            output = output + x * D[None, :, None]
+        if z is not None:
+            output = output * functional.silu(z)
+        return (output, held) if return_last_state else output
+
+    return scan
+
+
+def _commit_last(
+    state: torch.Tensor,  # noqa: ARG001
+    kept: tuple[torch.Tensor],
+    path: torch.Tensor,
+    valid: torch.Tensor,  # noqa: ARG001 - padding repeats the last node
+) -> torch.Tensor:
+    [states] = kept
+    index = path[:, -1].view(-1, 1, 1, 1).expand(-1, 1, *states.shape[2:])
+    return states.gather(1, index)[:, 0]
+
+
+_MAKERS = {
+    _CONVOLUTION: _convolution,
+    **dict.fromkeys(_DELTA, _delta),
+    _MAMBA2: _mamba2,
+    _MAMBA1: _mamba1,
+}

@@ -1,0 +1,145 @@
+"""The states of a model's recurrent layers, by slot, beside the KV cache."""
+
+from collections.abc import Sequence
+from types import TracebackType
+
+import torch
+
+from draftwood.errors import DraftwoodError
+from draftwood.runner.recurrent.forwards import ChunkForward, Place, TreeForward
+
+
+class RecurrentStates:
+    """One state for each slot, layer and kind; none for a node of a tree.
+
+    A forward over a tree leaves the states as they are. It keeps a few vectors of each node, from
+    which :meth:`commit` computes the state behind the accepted path. Inside ``with states:`` the
+    model's recurrent layers read :attr:`forward`.
+
+    Args:
+        device: the model's.
+
+    Attributes:
+        forward: the forward that the model computes; None: it is not ours.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._tensors: dict[Place, torch.Tensor] = {}
+        self._slots = 0
+        self._next: TreeForward | ChunkForward | None = None
+        self._latest: dict[int, tuple[TreeForward, int]] = {}
+        self.forward: TreeForward | ChunkForward | None = None
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of a slot's states, as far as the layers have made them."""
+        return sum(each[0].numel() * each.itemsize for each in self._tensors.values())
+
+    def of(self, place: Place, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """The states of all slots, ``[slots, *shape]``."""
+        found = self._tensors.get(place)
+        if found is None or len(found) < self._slots:
+            grown = torch.zeros((self._slots, *shape), dtype=dtype, device=self._device)
+            if found is not None:
+                grown[: len(found)] = found
+            self._tensors[place] = found = grown
+        return found
+
+    @torch.inference_mode()
+    def open(self, slot: int) -> None:
+        """Begin a slot with states of zeros."""
+        if slot >= self._slots:
+            self._slots = max(slot + 1, self._slots * 5 // 4)
+        for tensor in self._tensors.values():
+            if slot < len(tensor):
+                tensor[slot] = 0
+
+    def release(self, slot: int) -> None:
+        """Forget a slot."""
+        self._latest.pop(slot, None)
+
+    def trim(self) -> None:
+        """Give back all memory; no slot is open."""
+        self._tensors.clear()
+        self._latest.clear()
+        self._slots = 0
+
+    @torch.inference_mode()
+    def roll_back(self, slot: int, length: int, cached: int) -> None:
+        """Keep the first tokens of a slot: none of them, or all.
+
+        Raises:
+            DraftwoodError: some, of which there is no state.
+        """
+        if length == cached:
+            return
+        if length:
+            raise DraftwoodError(
+                f"slot {slot} has one state for {cached} tokens and cannot be cut to {length}; "
+                "cut it to 0 and cache its text again"
+            )
+        self.open(slot)
+        self.release(slot)
+
+    def begin_chunk(self, slots: Sequence[int], counts: Sequence[int]) -> None:
+        """The next forward is over tokens that follow the slots' texts."""
+        self._next = ChunkForward(tuple(slots), tuple(counts))
+        for slot in slots:
+            self._latest.pop(slot, None)
+
+    def begin_trees(
+        self, slots: Sequence[int], parents: Sequence[Sequence[int]], done: Sequence[int]
+    ) -> None:
+        """The next forward is over trees, of which the first ``done`` nodes were computed before.
+
+        Raises:
+            DraftwoodError: nothing is known of these nodes.
+        """
+        before = []
+        for slot, count in zip(slots, done, strict=True):
+            known = self._latest.get(slot)
+            if count and (known is None or len(known[0].parents[known[1]]) < count):
+                raise DraftwoodError(
+                    f"slot {slot}: a tree grows from {count} nodes that the last forward of this "
+                    "slot did not compute"
+                )
+            before.append(known)
+        forward = TreeForward(tuple(slots), parents, done, self._device)
+        if any(done):
+            # A sequence that begins has nothing before; its padding is of any node.
+            some = next(each for each in before if each is not None)
+            sources = [each if each and n else some for each, n in zip(before, done, strict=True)]
+            forward = TreeForward(tuple(slots), parents, done, self._device, sources)
+        self._next = forward
+        for i, slot in enumerate(slots):
+            self._latest[slot] = (forward, i)
+
+    def __enter__(self) -> None:
+        self.forward, self._next = self._next, None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.forward = None
+
+    @torch.inference_mode()
+    def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
+        """Advance the slots' states over their roots and these paths of the last forward."""
+        by_forward: dict[int, list[int]] = {}
+        for i, slot in enumerate(slots):
+            by_forward.setdefault(id(self._latest[slot][0]), []).append(i)
+        for group in by_forward.values():
+            forward = self._latest[slots[group[0]]][0]
+            chosen = [self._latest[slots[i]][1] for i in group]
+            index = torch.tensor([slots[i] for i in group], device=self._device)
+            found = forward.paths(chosen, [(0, *paths[i]) for i in group])
+            for place in forward.kept:
+                states = self._tensors[place]
+                after = forward.committed(place, states.index_select(0, index), chosen, found)
+                states.index_copy_(0, index, after.to(states.dtype))
+        for slot in slots:
+            self._latest.pop(slot)

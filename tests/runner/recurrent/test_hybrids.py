@@ -1,0 +1,286 @@
+"""Models with recurrent layers: trees, batches, commits and draft models as on other models."""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from draftwood import Engine, Request, method
+from draftwood.errors import DraftwoodError
+from draftwood.protocols import Needs
+from draftwood.runner.attach import attach
+from draftwood.runner.recurrent import forwards, states
+from draftwood.runner.recurrent.ancestry import Ancestry, ancestry
+from draftwood.runner.runner import Runner
+from draftwood.tree import TokenTree, tree_of
+from tests.factories.hybrid_families import HYBRIDS, VOCAB, hybrid
+from tests.factories.model_families import FAMILIES
+from tests.factories.path_logits import greedy_tokens, random_prompts, random_tree
+
+pytestmark = pytest.mark.skipif(
+    not {"qwen3_5_text", "kimi_linear", "lfm3"} <= HYBRIDS.keys(),
+    reason="this version of transformers lacks some of the models",
+)
+
+# One of each rule, and a convolution beside windows.
+FEW = ("qwen3_5_text", "kimi_linear", "granitemoehybrid", "jamba", "lfm3")
+ALL = [
+    pytest.param(name, marks=() if name in FEW else pytest.mark.slow, id=name) for name in HYBRIDS
+]
+CLOSE = 1e-4
+"""Of float32 logits, relative to the largest one."""
+NOTHING = Needs()
+
+
+@torch.no_grad()
+def decoded_logits(model: Any, prefix: Sequence[int], path: Sequence[int]) -> torch.Tensor:
+    """``[n, V]``: what a plain model says after each token of a path, one token at a time."""
+    found = model(torch.tensor([list(prefix)]), use_cache=True)
+    rows = []
+    for i, token in enumerate(path):
+        found = model(
+            torch.tensor([[token]]),
+            position_ids=torch.tensor([[len(prefix) + i]]),
+            past_key_values=found.past_key_values,
+            use_cache=True,
+        )
+        rows.append(found.logits[0, -1])
+    return torch.stack(rows)
+
+
+def node_logits(model: Any, prefix: Sequence[int], tree: TokenTree) -> torch.Tensor:
+    """``[n, V]`` of every node, each decoded along its own path."""
+    return torch.stack(
+        [
+            decoded_logits(model, prefix, [int(tree.tokens[0]), *tree.path_tokens(node)])[-1]
+            for node in range(len(tree))
+        ]
+    )
+
+
+def off(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((found - expected).abs().max() / expected.abs().max())
+
+
+@contextmanager
+def attached(model: Any, **settings: Any) -> Iterator[Runner]:
+    runner = attach(model, self_test=False, **settings)
+    yield runner
+    runner.detach()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_node_is_its_path_decoded_token_by_token(name: str) -> None:
+    """Alone and in a ragged batch, behind texts of one token to three chunks."""
+    rng = np.random.default_rng(0)
+    plain, texts = HYBRIDS[name](), random_prompts(rng, (1, 40, 9), VOCAB)
+    trees = [random_tree(rng, nodes, VOCAB) for nodes in (6, 11, 1)]
+    expected = [node_logits(plain, *each) for each in zip(texts, trees, strict=True)]
+    with attached(HYBRIDS[name](), chunk=16) as runner:
+        slots = [runner.open(64) for _ in texts]
+        ends = runner.prefill(slots, texts, NOTHING)
+        for text, end in zip(texts, ends, strict=True):
+            if len(text) > 1:
+                last = decoded_logits(plain, text[:-1], text[-1:])
+                assert off(end.logits, last) < CLOSE
+        for _ in range(2):  # a forward leaves the states as they are
+            for rows, wanted in zip(runner.forward(slots, trees, NOTHING), expected, strict=True):
+                assert off(rows.logits, wanted) < CLOSE
+            [alone] = runner.forward(slots[1:2], trees[1:2], NOTHING)
+            assert off(alone.logits, expected[1]) < CLOSE
+        # Another order of slots, of which two are committed.
+        runner.forward([slots[2], slots[0], slots[1]], [trees[2], trees[0], trees[1]], NOTHING)
+        paths = [tree.path(int(tree.depths.argmax())) for tree in trees[:2]]
+        runner.commit([slots[1], slots[0]], [paths[1], paths[0]])
+        runner.release(slots[2])
+        for i, path in enumerate(paths):
+            text = texts[i] + [int(trees[i].tokens[node]) for node in (0, *path)]
+            next_tree = random_tree(rng, 5, VOCAB)
+            [rows] = runner.forward([slots[i]], [next_tree], NOTHING)
+            assert off(rows.logits, node_logits(plain, text, next_tree)) < CLOSE
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_greedy_tokens_are_those_of_generate(name: str) -> None:
+    """Requests come and go, so that slots are used again."""
+    rng = np.random.default_rng(1)
+    plain = HYBRIDS[name]()
+    prompts = [[5, 9, 13, 7, 22, 41, 3, 5, 9, 13, 7], *random_prompts(rng, (3, 20), VOCAB)]
+    model = HYBRIDS[name]()
+    before = copy.deepcopy(model.state_dict())
+    wanted = [greedy_tokens(plain, torch.tensor([ids]), 20)[len(ids) :] for ids in prompts]
+    runner = attach(model, chunk=8)
+    for drafts in ("goose:budget=12", "auto"):
+        engine = Engine(runner, method(drafts), max_batch=2)
+        found = engine.generate([Request(ids, max_new_tokens=20, eos=()) for ids in prompts])
+        assert [list(each.tokens) for each in found] == wanted
+    # Plain generate is what it was, attached and detached.
+    ids = torch.tensor([prompts[0]])
+    assert greedy_tokens(model, ids, 8)[ids.shape[1] :] == wanted[0][:8]
+    runner.detach()
+    assert greedy_tokens(model, ids, 8)[ids.shape[1] :] == wanted[0][:8]
+    after = model.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    assert not any("forward" in module.__dict__ for module in model.modules())
+
+
+@pytest.mark.parametrize("name", ["qwen3_5_text", "jamba", "lfm2"])
+def test_a_tree_that_grows_equals_one_forward(name: str) -> None:
+    """As of a draft model with recurrent layers; the sequences are in other batches by level."""
+    rng = np.random.default_rng(2)
+    texts = random_prompts(rng, (12, 5), VOCAB)
+    trees = [random_tree(rng, 9, VOCAB), random_tree(rng, 7, VOCAB)]
+
+    def front(tree: TokenTree, nodes: int) -> TokenTree:
+        return tree_of(tree.tokens[:nodes].tolist(), tree.parents[:nodes].tolist())
+
+    with attached(HYBRIDS[name]()) as runner:
+        slots = [runner.open(40) for _ in texts]
+        runner.prefill(slots, texts, NOTHING)
+        whole = [rows.logits for rows in runner.forward(slots, trees, NOTHING)]
+        ends = [(2, 1), (5, 1), (5, 4), (9, 7)]
+        before = (0, 0)
+        for sizes in ends:
+            grown = [i for i in range(2) if sizes[i] > before[i]]
+            rows = runner.forward(
+                [slots[i] for i in grown],
+                [front(trees[i], sizes[i]) for i in grown],
+                NOTHING,
+                done=[before[i] for i in grown],
+            )
+            for i, found in zip(grown, rows, strict=True):
+                assert off(found.logits, whole[i][before[i] : sizes[i]]) < CLOSE
+            before = sizes
+        ways: list[Sequence[int]] = [trees[0].path(8), ()]
+        runner.commit(slots, ways)
+        again = tree_of([4, 5], [-1, 0])
+        after = runner.forward(slots, [again, again], NOTHING)
+        plain = HYBRIDS[name]()
+        for i, last in enumerate(after):
+            longer = texts[i] + [int(trees[i].tokens[node]) for node in (0, *ways[i])]
+            assert off(last.logits, node_logits(plain, longer, again)) < CLOSE
+
+
+@pytest.mark.parametrize("drafts", ["talon", "traversal:shape=2x2", "sd"])
+@pytest.mark.parametrize("sampled", [False, True])
+def test_a_recurrent_draft_model_drafts_for_a_recurrent_target(drafts: str, sampled: bool) -> None:
+    draft, target = HYBRIDS["qwen3_5_text"](), HYBRIDS["qwen3_5_text"]()
+    with torch.no_grad():
+        for parameter in draft.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    ids = [5, 9, 13, 7, 22]
+    plain = Request(ids, max_new_tokens=16, eos=())
+    runner = attach(target)
+    found = Engine(runner, method(drafts, draft=draft)).generate([plain])[0]
+    wanted = Engine(runner, method("ar")).generate([plain])[0]
+    assert list(found.tokens) == list(wanted.tokens)
+    assert found.tally.steps < 16
+    if sampled:
+        sampling = replace(plain.sampling, temperature=1.0, seed=3)
+        [other] = Engine(runner, method(drafts, draft=draft)).generate(
+            [replace(plain, sampling=sampling)]
+        )
+        assert len(other.tokens) == 16
+    runner.detach()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_bfloat16_passes_the_self_test(name: str) -> None:
+    attach(hybrid(name, torch.bfloat16)).detach()
+
+
+def test_float64_passes_the_self_test() -> None:
+    """Rules of the gated delta rule and of Mamba are float32 in transformers."""
+    attach(hybrid("lfm2", torch.float64)).detach()
+
+
+def in_order(
+    parents: Sequence[Sequence[int]], done: Sequence[int], device: torch.device
+) -> Ancestry:
+    """Nodes as if each followed the one before it."""
+    return ancestry([list(range(-1, len(own) - 1)) for own in parents], done, device)
+
+
+def no_commit(self: Any, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
+    """States stay behind the prompt."""
+
+
+def convolution_in_order(trees: Ancestry, taps: int) -> torch.Tensor:
+    """Windows over the nodes as they come."""
+    b, n = trees.parents.shape
+    first = torch.arange(n)[:, None] + torch.arange(taps)
+    return first.expand(b, n, taps)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "wrong"),
+    [
+        (forwards, "ancestry", in_order),
+        (forwards, "windows", convolution_in_order),
+        (states.RecurrentStates, "commit", no_commit),
+    ],
+    ids=["recurrence", "convolution", "commit"],
+)
+def test_the_self_test_sees_wrong_states(
+    where: Any, name: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, name, wrong)
+    model = HYBRIDS["qwen3_5_text"]()
+    with pytest.raises(DraftwoodError, match="self-test failed"):
+        attach(model)
+    assert not any("forward" in module.__dict__ for module in model.modules())
+    monkeypatch.undo()
+    attach(model).detach()
+
+
+def test_a_state_goes_back_to_the_beginning_only() -> None:
+    with attached(HYBRIDS["lfm2"]()) as runner:
+        slot = runner.open(20)
+        first = runner.prefill([slot], [[5, 6, 7, 8]], NOTHING)[0].logits
+        runner.roll_back(slot, 4)
+        with pytest.raises(DraftwoodError, match="cut it to 0 and cache its text again"):
+            runner.roll_back(slot, 2)
+        runner.roll_back(slot, 0)
+        again = runner.prefill([slot], [[5, 6, 7, 8]], NOTHING)[0].logits
+        assert torch.equal(first, again)
+        assert runner.saved(slot, 2) is None
+
+
+def test_nodes_that_nothing_is_known_of_are_refused() -> None:
+    with attached(HYBRIDS["lfm2"]()) as runner:
+        slot = runner.open(20)
+        runner.prefill([slot], [[5, 6, 7, 8]], NOTHING)
+        with pytest.raises(DraftwoodError, match="grows from 2 nodes"):
+            runner.forward([slot], [tree_of([1, 2, 3], [-1, 0, 1])], NOTHING, done=[2])
+
+
+def test_memory_of_states_is_told_and_given_back() -> None:
+    with attached(HYBRIDS["qwen3_5_text"]()) as runner:
+        assert runner.recurrent is not None
+        slots = [runner.open(20) for _ in range(3)]
+        runner.prefill(slots, [[5, 6, 7, 8]] * 3, NOTHING)
+        # Three layers: 4 heads of 16 x 16 in float32, and 3 inputs of 128 channels.
+        assert runner.recurrent.slot_bytes == 3 * (4 * 16 * 16 * 4 + 3 * 128 * 4)
+        for slot in slots:
+            runner.release(slot)
+        runner.trim()
+        assert runner.recurrent.slot_bytes == 0
+
+
+def test_a_mixer_that_was_replaced_is_refused() -> None:
+    model = HYBRIDS["qwen3_5_text"]()
+    mixer = model.model.layers[0].linear_attn
+    mixer.forward = mixer.forward
+    with pytest.raises(DraftwoodError, match="forward was replaced"):
+        attach(model)
+
+
+def test_other_models_have_no_states() -> None:
+    with attached(FAMILIES["llama"]()) as runner:
+        assert runner.recurrent is None

@@ -138,5 +138,58 @@ def expectations(run: Run) -> str:
     return table(["method", "verifier", *(f"T = {heat}" for heat in heats)], rows)
 
 
-FURTHER: dict[str, Callable[[Runs], Iterable[str]]] = {"GOOSE": theory, "TALON": by_task}
+BUDGETS = (16, 32, 64, 128, 256)
+"""Most nodes of a tree (DynaTree's Figure 8)."""
+
+LENGTHS = (
+    "sd:budget=8",
+    "sd:budget=5",
+    "fixed-tree",
+    "dynatree:history=off",
+    "dynatree",
+    "dynatree:max_depth=10",
+)
+"""Methods of DynaTree's Table 1 and Table 4."""
+
+
+def dynatree(runs: Runs) -> Iterable[str]:
+    """Accepted tokens by the most nodes of a tree, and of long answers on each of its sets."""
+    for name, run in both(runs, "dynatree_budgets"):
+        methods, shown = run["methods"], ("dynatree", "fixed-tree")
+        rows = [
+            [str(most), *(_tau(methods, f"{method}:budget={most}") for method in shown)]
+            for most in BUDGETS
+        ]
+        header = ["most nodes", *(f"τ of `{method}`" for method in shown)]
+        equal = len({tuple(row[1:]) for row in rows}) == 1
+        note = (
+            " Depth and breadth bound the trees of both before so many nodes do." if equal else ""
+        )
+        about = f"{described(run)}; {_repeated(run)} of 8-grams repeated.{note}"
+        yield f"{about}\n\n{table(header, rows)}\n\n{link(name)}"
+    for part in ("dynatree_512", "dynatree_512_pg"):
+        for name, run in both(runs, part):
+            known = [each for each in LENGTHS if _tau(run["methods"], each) != "-"]
+            header = ["512 new tokens", *(f"τ of `{method}`" for method in known)]
+            row = [described(run), *(_tau(run["methods"], method) for method in known)]
+            header, row = [*header, "repeated 8-grams"], [*row, _repeated(run)]
+            yield f"{table(header, [row])}\n\n{link(name)}"
+
+
+def _repeated(run: Run) -> str:
+    """The share of repeated 8-grams in plain answers."""
+    return percent(run["methods"]["ar"]["repeated_8grams"]["value"])
+
+
+def _tau(methods: dict[str, Any], name: str) -> str:
+    """Of a method, whose drafts may be a head's."""
+    entry = methods.get(name, methods.get(f"{name}:drafter=eagle3", {}))
+    return number(entry.get(TAU, {}).get("value"))
+
+
+FURTHER: dict[str, Callable[[Runs], Iterable[str]]] = {
+    "GOOSE": theory,
+    "DynaTree": dynatree,
+    "TALON": by_task,
+}
 """What follows a paper's claims."""

@@ -11,6 +11,7 @@ from draftwood.lab.bench.figures import RunRow
 from runs.results_page.costs import TABLES
 from runs.results_page.page import COSTS as COST_SECTION
 from runs.results_page.page import LOSSLESS, SECTIONS, page, pages
+from runs.results_page.paper_tables import BUDGETS
 from runs.results_page.papers import CLAIMS, verdict
 from runs.results_page.readme import BEGIN, END, with_speeds
 from runs.results_page.run_page import run_page
@@ -245,6 +246,27 @@ def test_talon_stands_beside_eagle3_by_task() -> None:
     assert f"| {task} | 1 | 0.75 | 1.10 |\n| rag | 1 | 0.75 | 1.10 |" in text
     del run["methods"]["talon:drafter=eagle3"]
     assert "| rag |" not in page({"smollm2_draft_tau_t0": run})
+
+
+def test_dynatree_is_shown_by_the_most_nodes_of_a_tree_and_for_long_answers() -> None:
+    methods = {"ar": timed(1, 1, looping=1)}
+    for most in BUDGETS:
+        for name, taus in (("dynatree", 3.0), ("fixed-tree", 2.0)):
+            rows = committing(timed(20, 20), taus + (most > 16))
+            methods[f"{name}:budget={most}:drafter=eagle3"] = rows
+    own = "smollm2_dynatree_budgets"
+    text = page({own: stored(bench(methods), "paper_dynatree.sh budgets")})
+    assert "| 16 | 3.00 | 2.00 |\n| 32 | 4.00 | 3.00 |" in text
+    assert "50.0 % of 8-grams repeated.\n" in text
+    for name in [*methods][1:]:
+        methods[name] = committing(timed(20, 20), 2.5)
+    text = page({own: stored(bench(methods), "paper_dynatree.sh budgets")})
+    assert "repeated. Depth and breadth bound the trees of both before so many nodes do." in text
+    long = {"ar": methods["ar"], "dynatree": committing(timed(20, 20), 4.5)}
+    run = stored(bench(long), "paper_dynatree.sh longer_set")
+    text = page({"smollm2_dynatree_512": run})
+    assert "| 512 new tokens | τ of `dynatree` | repeated 8-grams |" in text
+    assert "greedy, batch 1 | 4.50 | 50.0 % |" in text
 
 
 def test_every_claim_is_of_a_run_that_a_script_makes() -> None:

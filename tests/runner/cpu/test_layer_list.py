@@ -118,7 +118,7 @@ def test_a_plain_call_meanwhile_is_that_of_the_model() -> None:
         with layers.reading((1,), 3):
             assert layers.direct
             found = model(ids, output_hidden_states=True)
-            with pytest.raises(KeyError):
+            with pytest.raises(DraftwoodError, match="no longer hands"):
                 _ = layers.states
     assert torch.equal(found.logits, expected.logits)
     assert len(found.hidden_states) == len(expected.hidden_states) == 4

@@ -23,7 +23,7 @@ USED = [layout for layout in layouts() if layout in (TRANSPOSED, ROWS)]
 def everything_packed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     choice = LayoutChoice(request.param)
 
-    def always(model: Any, _choose: Any) -> list[PackedLinear]:
+    def always(model: Any, *_: Any) -> list[PackedLinear]:
         return pack(model, lambda weights: [choice] * len(weights))
 
     monkeypatch.setattr("draftwood.runner.attach.pack", always)

@@ -44,7 +44,7 @@ from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, layer_kind
 from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
 from draftwood.runner.recompute import RecomputingRunner, recompute_limit
-from draftwood.runner.recurrent.mixers import Mixer, find_mixers
+from draftwood.runner.recurrent.mixers import Mixer, find_mixers, served_states
 from draftwood.runner.recurrent.states import RecurrentStates
 from draftwood.runner.rotary import context_limit_of, patch_rotary, position_limits
 from draftwood.runner.row_cache import RowCache
@@ -118,7 +118,7 @@ def attach(
         model.set_attn_implementation(name)
         layers = config.num_hidden_layers
         with eagerly(model):
-            layout = probe_cache(model, kinds, layers, device, {mixer.layer for mixer in mixers})
+            layout = probe_cache(model, kinds, layers, device, served_states(mixers))
         weights = fingerprint_of(model)  # packing moves them
         direct_calls = DirectCalls()
         fused_layers: FusedLayers | GpuLayers = FusedLayers()

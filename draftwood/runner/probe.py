@@ -55,22 +55,22 @@ class _Recorder(Cache):
     def __init__(self) -> None:
         super().__init__(layers=[])
         self.seen: dict[int, tuple[Plane, Plane]] = {}
-        self.states: set[int] = set()
+        self.states: set[tuple[int, int]] = set()
 
     def get_conv_state(self, *_args: Any, **_kwargs: Any) -> None: ...
 
     def get_recurrent_state(self, *_args: Any, **_kwargs: Any) -> None: ...
 
     def update_conv_state(
-        self, conv_states: torch.Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
+        self, conv_states: torch.Tensor, layer_idx: int, state_idx: int = 0, **_kwargs: Any
     ) -> torch.Tensor:
-        self.states.add(layer_idx)
+        self.states.add((layer_idx, state_idx))
         return conv_states
 
     def update_recurrent_state(
-        self, recurrent_states: torch.Tensor, layer_idx: int, *_args: Any, **_kwargs: Any
+        self, recurrent_states: torch.Tensor, layer_idx: int, state_idx: int = 0, **_kwargs: Any
     ) -> torch.Tensor:
-        self.states.add(layer_idx)
+        self.states.add((layer_idx, state_idx))
         return recurrent_states
 
     def is_recording_past(self, *_args: Any, **_kwargs: Any) -> bool:
@@ -103,7 +103,7 @@ def probe_cache(
     kinds: tuple[LayerKind, ...],
     layers: int,
     device: torch.device,
-    served: Collection[int] = (),
+    served: Collection[tuple[int, int]] = (),
 ) -> CacheLayout:
     """Run two tokens through the model and record what it caches.
 
@@ -112,7 +112,8 @@ def probe_cache(
         kinds: of its layers with attention.
         layers: their number, others included.
         device: the model's.
-        served: indices of recurrent layers whose states are kept for them.
+        served: recurrent states that are kept for their layers: index of the layer, and which of
+            its states.
 
     Raises:
         DraftwoodError: some other layer caches something else than keys and values.
@@ -140,7 +141,7 @@ def probe_cache(
     kept = sorted(recorder.states.difference(served))
     if kept:
         raise DraftwoodError(
-            f"{type(model).__name__} keeps a recurrent state in layer {kept[0]} that cannot branch "
+            f"{type(model).__name__} keeps a state in layer {kept[0][0]} that cannot branch "
             "into a tree; decode it without draftwood"
         )
     found = _by_layer(recorder.seen, groups.read, layers, recurrent=bool(served))

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from draftwood.errors import DraftwoodError
 from draftwood.runner.recurrent.ancestry import Ancestry, ancestry
 from draftwood.runner.recurrent.convolution import windows
 
@@ -123,6 +124,19 @@ class TreeForward:
     @cached_property
     def _windows(self) -> dict[int, torch.Tensor]:
         return {}
+
+    def keep(self, place: Place, kept: KeptNodes) -> None:
+        """Keep what is needed of the nodes for a state.
+
+        Raises:
+            DraftwoodError: the layer has two such states.
+        """
+        if place in self.kept:
+            raise DraftwoodError(
+                f"layer {place[0]} has several recurrent states of one kind, which are not served; "
+                "decode this model without draftwood"
+            )
+        self.kept[place] = kept
 
     def earlier(self, place: Place) -> tuple[torch.Tensor, ...] | None:
         """What was kept of the nodes that were computed before; None if there are none."""

@@ -7,7 +7,7 @@ names mean functions that know the trees. Outside of our forwards they call the 
 is handed to the cache, which has no use for it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import unwrap
 from types import FunctionType, MethodType
@@ -43,18 +43,22 @@ class Mixer:
 
     Attributes:
         layer: index of the layer.
+        served: the layer and the number of each of its states.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.layer: int = module.layer_idx  # type: ignore[assignment]
+        # A layer may have several convolutions.
+        self._number: int = getattr(module, "conv_idx", 0) or 0
+        self.served = frozenset({(self.layer, 0), (self.layer, self._number)})
 
     def serve(self, states: RecurrentStates) -> None:
         """Compute trees with these states from now on."""
         plain = unwrap(type(self.module).forward)
         scope = plain.__globals__
         ours = {
-            name: make(states, self.layer, scope[name], scope)
+            name: make(states, self.layer, self._number, scope[name], scope)
             for name, make in _MAKERS.items()
             if name in plain.__code__.co_names
         }
@@ -92,6 +96,11 @@ def find_mixers(model: nn.Module) -> list[Mixer]:
     ]
 
 
+def served_states(mixers: Sequence[Mixer]) -> frozenset[tuple[int, int]]:
+    """The states of all these layers."""
+    return frozenset(state for mixer in mixers for state in mixer.served)
+
+
 def _names(module: nn.Module) -> tuple[str, ...]:
     """Names that the ``forward`` of a module's class reads."""
     code = getattr(unwrap(type(module).forward), "__code__", None)
@@ -101,10 +110,11 @@ def _names(module: nn.Module) -> tuple[str, ...]:
 def _convolution(
     states: RecurrentStates,
     layer: int,
+    number: int,
     original: Original,
     scope: dict[str, Any],  # noqa: ARG001
 ) -> Original:
-    place = (layer, "convolution")
+    place = (layer, f"convolution {number}")
 
     def convolve(
         x: torch.Tensor,
@@ -130,7 +140,7 @@ def _convolution(
         earlier = forward.earlier(place)
         if earlier is not None:
             inputs = torch.cat([earlier[0], inputs], dim=1)
-        forward.kept[place] = KeptNodes((inputs,), (1,), _commit_inputs)
+        forward.keep(place, KeptNodes((inputs,), (1,), _commit_inputs))
         before = stored.index_select(0, forward.index)
         # Rounded where the original rounds.
         found = convolved(inputs, before, weight, bias, forward.windows(taps)).to(x.dtype)
@@ -148,7 +158,11 @@ def _commit_inputs(
 
 
 def _delta(
-    states: RecurrentStates, layer: int, original: Original, scope: dict[str, Any]
+    states: RecurrentStates,
+    layer: int,
+    number: int,  # noqa: ARG001
+    original: Original,
+    scope: dict[str, Any],
 ) -> Original:
     place = (layer, "state")
     norm = scope["l2norm"]
@@ -205,7 +219,7 @@ def _delta(
             forward.trees,
             _earlier(forward, place),
         )
-        forward.kept[place] = KeptNodes(tuple(kept), (2, 2, 2), _commit_delta)
+        forward.keep(place, KeptNodes(tuple(kept), (2, 2, 2), _commit_delta))
         return _by_token(forward, output, value.dtype), held
 
     return rule
@@ -244,6 +258,7 @@ def _by_token(forward: TreeForward, x: torch.Tensor, dtype: torch.dtype) -> torc
 def _mamba2(
     states: RecurrentStates,
     layer: int,
+    number: int,  # noqa: ARG001
     original: Original,
     scope: dict[str, Any],  # noqa: ARG001
 ) -> Original:
@@ -322,7 +337,7 @@ def _mamba2(
         )
         if D is not None:
             output = output + own_x * D.float()[None, :, None, None]
-        forward.kept[place] = KeptNodes(tuple(kept), (2, 2, 2), _commit_scan)
+        forward.keep(place, KeptNodes(tuple(kept), (2, 2, 2), _commit_scan))
         return _by_token(forward, output, x.dtype), held
 
     return scan
@@ -331,6 +346,7 @@ def _mamba2(
 def _mamba1(
     states: RecurrentStates,
     layer: int,
+    number: int,  # noqa: ARG001
     original: Original,
     scope: dict[str, Any],  # noqa: ARG001
 ) -> Original:
@@ -396,7 +412,7 @@ def _mamba1(
                 forward.trees,
                 before,
             )
-            forward.kept[place] = KeptNodes((after,), (1,), _commit_last)
+            forward.keep(place, KeptNodes((after,), (1,), _commit_last))
             output = forward.flat(found.transpose(1, 2)).T[None]
         if D is not None:
             output = output + x * D[None, :, None]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from draftwood import Engine, Request, method
 from draftwood.errors import DraftwoodError
@@ -18,7 +19,7 @@ from draftwood.runner.recurrent import forwards, states
 from draftwood.runner.recurrent.ancestry import Ancestry, ancestry
 from draftwood.runner.runner import Runner
 from draftwood.tree import TokenTree, tree_of
-from tests.factories.hybrid_families import HYBRIDS, VOCAB, hybrid
+from tests.factories.hybrid_families import HYBRIDS, SMALL, VOCAB, hybrid
 from tests.factories.model_families import FAMILIES
 from tests.factories.path_logits import greedy_tokens, random_prompts, random_tree
 
@@ -279,6 +280,51 @@ def test_a_mixer_that_was_replaced_is_refused() -> None:
     mixer.forward = mixer.forward
     with pytest.raises(DraftwoodError, match="forward was replaced"):
         attach(model)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "complaint"),
+    [
+        ("mamba", {}, "has no layer with attention"),
+        ("mamba2", {"num_heads": 8, "head_dim": 16}, "has no layer with attention"),
+        (
+            "recurrent_gemma",
+            {"lru_width": 64, "attention_window_size": 32, "num_hidden_layers": 3},
+            "cannot branch",
+        ),
+        ("minimax", {"head_dim": 16, "num_local_experts": 4}, "cannot branch"),
+        ("zaya", {"head_dim": 16}, "cannot branch"),
+        (
+            "zamba",
+            {
+                "num_key_value_heads": 4,
+                "layers_block_type": ["mamba", "hybrid"] * 2,
+                "n_mamba_heads": 2,
+                "mamba_d_state": 8,
+                "mamba_dt_rank": 8,
+            },
+            "several recurrent states of one kind",
+        ),
+    ],
+)
+def test_states_that_are_not_served_are_refused(
+    kind: str, settings: dict[str, Any], complaint: str
+) -> None:
+    own = {} if kind.startswith("mamba") else SMALL
+    few = {"vocab_size": VOCAB, "hidden_size": 64, "num_hidden_layers": 2}
+    config = AutoConfig.for_model(kind, **few | own | settings)
+    made: Any = AutoModelForCausalLM
+    with pytest.raises(DraftwoodError, match=complaint):
+        attach(made.from_config(config).eval())
+
+
+def test_a_prefix_cache_keeps_nothing_of_such_a_model() -> None:
+    model = HYBRIDS["lfm2"]()
+    engine = Engine(model, method("ar"), prefix_cache="10MB")
+    request = Request([5, 9, 13, 7] * 8, max_new_tokens=6, eos=())
+    first, again = (engine.generate([request])[0].tokens for _ in range(2))
+    assert first == again
+    assert engine.prefix_tokens[1] == 0
 
 
 def test_other_models_have_no_states() -> None:

@@ -115,7 +115,8 @@ class Engine:
         ahead = self.method.policy.budget + 1 + _MARGIN
         pooled = self.target if isinstance(self.target, PooledTarget) else None
         block = 0 if pooled is None else pooled.block
-        self._memory = MemoryLimit(most_bytes, self._phases.token_bytes, ahead, block)
+        sizes = (self._phases.token_bytes, self._phases.slot_bytes)
+        self._memory = MemoryLimit(most_bytes, *sizes, ahead, block)
         if pooled is not None and self._memory.tokens is not None:
             pooled.allocate(self._memory.tokens)
         self._numbers = itertools.count()

@@ -47,40 +47,46 @@ class Size(NamedTuple):
 
 
 class MemoryLimit:
-    """Admits requests by the memory of their keys and values.
+    """Admits requests by the memory of their keys and values, and of their recurrent states.
 
     Args:
         most: bytes of all caches; None: no limit.
         token: bytes of a token, in all caches.
+        slot: bytes of a request that do not depend on its tokens.
         ahead: entries of a request beyond its tokens.
         block: tokens of a block of the cache; 0: it has rows.
     """
 
-    def __init__(self, most: int | None, token: int, ahead: int, block: int = 0) -> None:
+    def __init__(self, most: int | None, token: int, slot: int, ahead: int, block: int = 0) -> None:
         self._most = most
-        self._token, self._ahead, self._block = token, ahead, block
+        self._token, self._slot = token, slot
+        self._ahead, self._block = ahead, block
         self._rows = self._row = 0
 
     @property
     def tokens(self) -> int | None:
-        """Tokens of all caches in blocks; None: no limit, or the caches have rows."""
-        if self._most is None or not self._block:
+        """Tokens of a pool that takes all memory; None: no limit, no pool, or states beside it."""
+        if self._most is None or not self._block or self._slot:
             return None
         return self._most // max(1, self._token)
 
     def admits(self, running: Sequence[Size], own: Size) -> bool:
         """Whether a request may begin beside others; if so, its row counts from now on."""
-        if self._block:
-            needed = self._block + sum(map(self._entries, (*running, own)))
-            return self._most is None or needed * self._token <= self._most
         requests = len(running) + 1
+        if self._block:
+            entries = self._block + sum(map(self._entries, (*running, own)))
+            return self._fits(entries, requests)
         # A cache that grows has up to a quarter more rows than it must have.
         rows = max(self._rows, requests, (requests - 1) * 5 // 4)
         row = max(self._row, self._entries(own))
-        if self._most is not None and rows * row * self._token > self._most:
+        if not self._fits(rows * row, rows):
             return False
         self._rows, self._row = rows, row
         return True
+
+    def _fits(self, entries: int, slots: int) -> bool:
+        """Whether so many entries and states of so many requests fit."""
+        return self._most is None or entries * self._token + slots * self._slot <= self._most
 
     def wastes(self, own: Size) -> bool:
         """Whether memory is limited, and rows are far longer than a request needs."""
@@ -96,7 +102,7 @@ class MemoryLimit:
         Raises:
             DraftwoodError: it does not.
         """
-        needed = (self._block + self._entries(own)) * self._token
+        needed = (self._block + self._entries(own)) * self._token + self._slot
         if self._most is not None and needed > self._most:
             raise DraftwoodError(
                 f"a request of {own.prompt} prompt tokens and up to {own.new} new ones needs "

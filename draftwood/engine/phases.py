@@ -234,6 +234,12 @@ class Phases:
         return self._target.info.token_bytes + drafts
 
     @property
+    def slot_bytes(self) -> int:
+        """Bytes of a request's recurrent states in the target and the drafters' models."""
+        drafts = sum(drafter.slot_bytes for drafter in self._drafters.values())
+        return self._target.info.slot_bytes + drafts
+
+    @property
     def draft_forwards(self) -> int:
         """Forwards of draft models and heads since the drafters were built."""
         return sum(drafter.forwards for drafter in self._drafters.values())

@@ -181,6 +181,11 @@ class Drafter:
         """Bytes of a token in the cache of the drafter's model; 0 without a model."""
         return 0
 
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of a request's recurrent states in the drafter's model; 0 without such layers."""
+        return 0
+
     def trim(self) -> None:
         """Give back the memory of the model's cache; no request runs."""
 

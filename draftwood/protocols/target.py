@@ -129,8 +129,9 @@ class TargetInfo:
     sequence. ``fingerprint`` tells its weights from others; None where they cannot be read.
     ``layouts`` are the names of the layouts that weights are in on a CPU, sorted, and ``kernels``
     is the version of the compiled kernels; empty without. ``token_bytes`` are the bytes of a
-    token's keys and values in all layers; 0 where nothing is cached. ``config`` are the fields of
-    its text configuration; empty where it has none.
+    token's keys and values in all layers; 0 where nothing is cached. ``slot_bytes`` are the bytes
+    of a sequence's recurrent states, however long it is. ``config`` are the fields of its text
+    configuration; empty where it has none.
     """
 
     vocab_size: int
@@ -146,6 +147,7 @@ class TargetInfo:
     layouts: tuple[str, ...] = ()
     kernels: str = ""
     token_bytes: int = 0
+    slot_bytes: int = 0
     config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -7,6 +7,7 @@ a self-test.
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError, integer
 from draftwood.kernels.functions import kernels_version
 from draftwood.models import eos_of, fingerprint_of, origin_of
-from draftwood.protocols import TargetInfo
+from draftwood.protocols import Needs, TargetInfo
 from draftwood.runner.attached_models import (
     attached_runner,
     find_attached,
@@ -153,11 +154,9 @@ def attach(
             config=config.to_dict(),
         )
         caches = [_cache(each, layout) for each in masks]
-        rotary = patch_rotary(model, lengths)
-        for rotary_patch in rotary:
-            undo.callback(rotary_patch.undo)
+        rotary = _with_extents(model, lengths, undo)
         forward_pass = ForwardPass(
-            model, caches[0], masks[0], device, direct_calls, bool(rotary), fused_layers
+            model, caches[0], masks[0], device, direct_calls, rotary, fused_layers
         )
         forward_pass.recurrent = recurrent
         # Rotary factors that depend on the texts' lengths ask for these in every forward, and
@@ -169,6 +168,7 @@ def attach(
         limit = recompute_limit(model, lengths, device) if rotary else None
         parts = (model, info, forward_pass, chunk, undo, packed)
         runner = Runner(*parts) if limit is None else RecomputingRunner(limit, *parts)
+        runner.info = replace(info, slot_bytes=_state_bytes(runner, recurrent))
         with working("comparing the logits of a tree with those of its paths"):
             _check(runner, forward_pass, [*zip(masks, caches, strict=True)], references)
         mark_attached(model, runner, settings, tested=self_test)
@@ -212,6 +212,24 @@ def _recurrent(
         mixer.serve(states)
         undo.callback(mixer.undo)
     return states
+
+
+def _with_extents(model: Any, lengths: Sequence[int], undo: ExitStack) -> bool:
+    """Patch rotary modules that need the length of a token's text; whether there are any."""
+    patches = patch_rotary(model, lengths)
+    for patch in patches:
+        undo.callback(patch.undo)
+    return bool(patches)
+
+
+def _state_bytes(runner: Runner, states: RecurrentStates | None) -> int:
+    """Bytes of a sequence's states, which layers make when they first run."""
+    if states is None:
+        return 0
+    slot = runner.open(1)
+    runner.prefill([slot], [[0]], Needs())
+    runner.release(slot)
+    return states.slot_bytes
 
 
 def _mask_builders(

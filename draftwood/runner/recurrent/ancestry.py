@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from draftwood.copies import uploaded
 from draftwood.tree import ancestors
 
 _NUMBERS = 1 << 22
@@ -46,7 +47,7 @@ def ancestry(
     after = max(len(each) - first for each, first in zip(parents, done, strict=True))
     b, most = len(parents), before + after
     shown = np.tile(np.eye(most, dtype=np.bool_), (b, 1, 1))
-    above = np.full((b, most), -1)
+    above = np.full((b, most), -1, dtype=np.int64)
     places = np.zeros((b, max(map(len, parents))), dtype=np.int64)
     levels: dict[int, list[tuple[int, int]]] = {}
     for i, (own, first) in enumerate(zip(parents, done, strict=True)):
@@ -58,15 +59,10 @@ def ancestry(
         above[i, at] = [-1 if parent < 0 else at[parent] for parent in own]
         for node, depth in enumerate(own_ancestors[first:].sum(1), first):
             levels.setdefault(int(depth), []).append((i, int(at[node])))
+    at_depth = [np.array(levels[depth], dtype=np.int64).T for depth in sorted(levels)]
+    sent = uploaded([shown.astype(np.int64), above, places, *at_depth], device)
     return Ancestry(
-        torch.from_numpy(shown).to(device),
-        torch.from_numpy(above).to(device),
-        before,
-        torch.from_numpy(places).to(device),
-        [
-            tuple(torch.tensor(levels[depth], device=device).unbind(1))  # type: ignore[misc]
-            for depth in sorted(levels)
-        ],
+        sent[0].bool(), sent[1], before, sent[2], [(tree, place) for tree, place in sent[3:]]
     )
 
 
@@ -91,7 +87,9 @@ def log_decays(
     """
     shown = trees.shown[:, None, first:end]
     path = shown.to(logs)
-    strictly = (trees.shown & ~torch.eye(trees.shown.shape[-1], device=logs.device).bool()).to(logs)
+    strictly = (
+        trees.shown & ~torch.eye(trees.shown.shape[-1], dtype=torch.bool, device=logs.device)
+    ).to(logs)
     if logs.ndim == 3:
         along = path * logs[:, :, None]
         found = along @ strictly[:, None]

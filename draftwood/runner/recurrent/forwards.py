@@ -1,19 +1,24 @@
 """One forward of a model with recurrent layers: which sequences its tokens are of."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+import numpy as np
 import torch
 
+from draftwood.copies import uploaded
 from draftwood.errors import DraftwoodError
 from draftwood.runner.recurrent.ancestry import Ancestry, ancestry
 from draftwood.runner.recurrent.convolution import windows
 
 Place: TypeAlias = tuple[int, str]
 """Of a state: the index of its layer, and which of the layer's states it is."""
+
+Path: TypeAlias = Sequence[int]
+"""Nodes, each a child of the one before."""
 
 Commit: TypeAlias = Callable[..., torch.Tensor]
 """From a state, what was kept of the nodes, paths and which of their nodes are no padding, to the
@@ -83,14 +88,14 @@ class TreeForward:
         """Nodes of each tree that are computed now."""
         return [len(own) - first for own, first in zip(self.parents, self.done, strict=True)]
 
-    @cached_property
+    @property
     def index(self) -> torch.Tensor:
         """The slots, int64 ``[b]``."""
-        return torch.tensor(self.slots, device=self.device)
+        return self._numbers[0]
 
     @cached_property
-    def _places(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Token of each padded place, and padded place of each token."""
+    def _numbers(self) -> list[torch.Tensor]:
+        """The slots, the token of each padded place, and the padded place of each token."""
         longest = max(self.counts)
         starts = list(accumulate(self.counts, initial=0))[:-1]
         # A place of the padding has some token: nobody reads what becomes of it.
@@ -100,20 +105,20 @@ class TreeForward:
             for node in range(longest)
         ]
         flat = [i * longest + node for i, count in enumerate(self.counts) for node in range(count)]
-        return torch.tensor(padded, device=self.device), torch.tensor(flat, device=self.device)
+        return uploaded([np.array(each) for each in (self.slots, padded, flat)], self.device)
 
     def padded(self, x: torch.Tensor) -> torch.Tensor:
         """The tokens ``[n, ..]`` by sequence, ``[b, q, ..]``."""
         if len(self.slots) == 1:
             return x[None]
-        found = x.index_select(0, self._places[0])
+        found = x.index_select(0, self._numbers[1])
         return found.view(len(self.slots), -1, *x.shape[1:])
 
     def flat(self, x: torch.Tensor) -> torch.Tensor:
         """The inverse of :meth:`padded`."""
         if len(self.slots) == 1:
             return x[0]
-        return x.flatten(0, 1).index_select(0, self._places[1])
+        return x.flatten(0, 1).index_select(0, self._numbers[2])
 
     def windows(self, taps: int) -> torch.Tensor:
         """See :func:`draftwood.runner.recurrent.convolution.windows`."""
@@ -157,33 +162,27 @@ class TreeForward:
         return tuple(map(torch.stack, zip(*parts, strict=True)))
 
     def committed(
-        self, place: Place, state: torch.Tensor, chosen: Sequence[int], paths: Any
-    ) -> torch.Tensor:
-        """The state behind paths of some of the sequences.
+        self, states: Mapping[Place, torch.Tensor], chosen: Sequence[int], paths: Sequence[Path]
+    ) -> None:
+        """Advance the states of some of the sequences.
 
         Args:
-            place: of the state.
-            state: of these sequences, before the trees.
+            states: of all slots, by place.
             chosen: which sequences, by place in the forward.
-            paths: see :meth:`paths`.
+            paths: of each of them, nodes from the root on.
         """
-        kept = self.kept[place]
-        tensors = kept.tensors
-        if list(chosen) != list(range(len(self.slots))):
-            index = torch.tensor(list(chosen), device=self.device)
-            tensors = tuple(tensor.index_select(0, index) for tensor in tensors)
-        return kept.commit(state, tensors, *paths)
-
-    def paths(
-        self, chosen: Sequence[int], paths: Sequence[Sequence[int]]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Places of the nodes of paths from the root on, padded, and which are no padding."""
         longest = max(map(len, paths))
         nodes = [[*path, *[path[-1]] * (longest - len(path))] for path in paths]
-        valid = [[i < len(path) for i in range(longest)] for path in paths]
-        where = torch.tensor(nodes, device=self.device)
-        index = torch.tensor(list(chosen), device=self.device)
-        return (
-            self.trees.places.index_select(0, index).gather(1, where),
-            torch.tensor(valid, device=self.device),
-        )
+        lengths, slots = list(map(len, paths)), [self.slots[i] for i in chosen]
+        given = [np.array(each) for each in (nodes, lengths, slots, list(chosen))]
+        where, length, index, trees = uploaded(given, self.device)
+        path = self.trees.places.index_select(0, trees).gather(1, where)
+        valid = torch.arange(longest, device=self.device) < length[:, None]
+        everyone = list(chosen) == list(range(len(self.slots)))
+        for place, kept in self.kept.items():
+            tensors = kept.tensors
+            if not everyone:
+                tensors = tuple(tensor.index_select(0, trees) for tensor in tensors)
+            state = states[place]
+            after = kept.commit(state.index_select(0, index), tensors, path, valid)
+            state.index_copy_(0, index, after.to(state.dtype))

@@ -246,7 +246,9 @@ def _by_head(forward: TreeForward, x: torch.Tensor, heads: int) -> torch.Tensor:
     """``[1, n, heads or groups, ..]`` as float32 ``[b, heads, q, ..]``."""
     found = forward.padded(x[0])
     if found.shape[2] != heads:
-        found = found.repeat_interleave(heads // found.shape[2], dim=2)
+        # As repeat_interleave, for which a GPU is waited for.
+        found = found.unsqueeze(3).expand(-1, -1, -1, heads // found.shape[2], *found.shape[3:])
+        found = found.flatten(2, 3)
     return found.transpose(1, 2).float()
 
 

@@ -135,11 +135,6 @@ class RecurrentStates:
         for group in by_forward.values():
             forward = self._latest[slots[group[0]]][0]
             chosen = [self._latest[slots[i]][1] for i in group]
-            index = torch.tensor([slots[i] for i in group], device=self._device)
-            found = forward.paths(chosen, [(0, *paths[i]) for i in group])
-            for place in forward.kept:
-                states = self._tensors[place]
-                after = forward.committed(place, states.index_select(0, index), chosen, found)
-                states.index_copy_(0, index, after.to(states.dtype))
+            forward.committed(self._tensors, chosen, [(0, *paths[i]) for i in group])
         for slot in slots:
             self._latest.pop(slot)

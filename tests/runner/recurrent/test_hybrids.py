@@ -25,6 +25,7 @@ from draftwood.tree import TokenTree, tree_of
 from tests.factories.hybrid_families import HYBRIDS, SMALL, VOCAB, hybrid
 from tests.factories.model_families import FAMILIES
 from tests.factories.path_logits import greedy_tokens, random_prompts, random_tree
+from tests.simulated_cuda import SimulatedCuda, to_simulated
 
 pytestmark = pytest.mark.skipif(
     not {"qwen3_5_text", "kimi_linear", "lfm3"} <= HYBRIDS.keys(),
@@ -202,6 +203,33 @@ def test_bfloat16_passes_the_self_test(name: str) -> None:
 def test_float64_passes_the_self_test() -> None:
     """Rules of the gated delta rule and of Mamba are float32 in transformers."""
     attach(hybrid("lfm2", torch.float64)).detach()
+
+
+@pytest.mark.parametrize("name", ["qwen3_5_text", "falcon_h1", "lfm3"])
+def test_a_step_on_a_device_waits_once(name: str) -> None:
+    """With the tokens of a CPU."""
+    requests = [Request(ids, max_new_tokens=14, eos=()) for ids in ([5, 9, 13, 7] * 3, [5, 6])]
+    with attached(HYBRIDS[name]()) as runner:
+        done = Engine(runner, method("goose:budget=8")).generate(requests)
+        wanted = {i: each.tokens for i, each in enumerate(done)}
+    steps, found = 0, {}
+    model = HYBRIDS[name]()
+    with SimulatedCuda() as device:
+        engine = Engine(attach(to_simulated(model), self_test=False), method("goose:budget=8"))
+        for request in requests:
+            engine.add(request)
+        while engine.busy:
+            for event in engine.step():
+                if isinstance(event, Finished):
+                    found[event.request_id] = event.completion.tokens
+            steps += 1
+            if steps == 3:
+                device.work.clear()
+    assert found == wanted
+    work = device.work.per(steps - 3)
+    assert work["waits"] == work["downloads"] == 1
+    assert work["uploads"] <= 5
+    assert not device.work.faults
 
 
 def in_order(

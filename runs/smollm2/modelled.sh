@@ -29,7 +29,7 @@ recorded() { # NAME
 replay() { # NAME
     recorded "$1"
     save "smollm2_modelled_$1" "$python" "$(dirname "$0")/modelled.py" "$OUT/modelled_$1.rec" --model "$MODEL" \
-        ${HEAD:+--head "$HEAD"} ${TINY:+--gpus h100 --shapes 1b --batches 1,4}
+        --kept "$OUT/modelled_$1" ${HEAD:+--head "$HEAD"} ${TINY:+--gpus h100 --shapes 1b --batches 1,4}
 }
 greedy() { replay greedy; }
 sampled() { replay sampled; }

@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import draftwood
 from draftwood import Engine, Request, method
 from draftwood.engine.engine import _MARGIN
 from draftwood.engine.memory import MemoryLimit, Size
@@ -135,6 +136,47 @@ def test_greedy_tokens_are_those_of_generate(name: str) -> None:
     assert not any("forward" in module.__dict__ for module in model.modules())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("drafts", ["goose", "auto", "talon"])
+@pytest.mark.parametrize("name", ["qwen3_5_text", "granitemoehybrid"])
+def test_long_answers_are_those_of_generate(name: str, drafts: str) -> None:
+    """128 tokens of each of eight prompts, four at once; the draft model is the target, changed."""
+    plain, prompts = HYBRIDS[name](), random_prompts(np.random.default_rng(3), range(4, 12), VOCAB)
+    wanted = [greedy_tokens(plain, torch.tensor([ids]), 128)[len(ids) :] for ids in prompts]
+    options = {"draft": changed(HYBRIDS[name]())} if drafts == "talon" else {}
+    with attached(HYBRIDS[name]()) as runner:
+        engine = Engine(runner, method(drafts, **options), max_batch=4)
+        found = engine.generate([Request(ids, max_new_tokens=128, eos=()) for ids in prompts])
+    assert [list(each.tokens) for each in found] == wanted
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+@pytest.mark.parametrize("adapted", [False, True])
+@pytest.mark.parametrize("name", ["qwen3_5_text", "granitemoehybrid", "lfm2"])
+def test_generate_decodes_with_trees(name: str, adapted: bool) -> None:
+    """Also of a model with an adapter on its recurrent layers."""
+    model = HYBRIDS[name]()
+    if adapted:
+        peft = pytest.importorskip("peft")
+        linears = ["q_proj", "v_proj", "in_proj", "in_proj_qkv", "out_proj"]
+        model = peft.get_peft_model(
+            model, peft.LoraConfig(target_modules=linears, init_lora_weights=False)
+        ).eval()
+    ids = torch.tensor([[5, 9, 13, 7, 22, 41, 3, 5, 9, 13, 7]])
+    wanted = greedy_tokens(model, ids, 16)
+    assert greedy_tokens(model, ids, 16, custom_generate=draftwood.goose()) == wanted
+    draftwood.detach(model)
+
+
+def changed(model: Any) -> Any:
+    """The model with a little noise on its weights."""
+    torch.manual_seed(7)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    return model
+
+
 @pytest.mark.parametrize("name", ["qwen3_5_text", "jamba", "lfm2"])
 def test_a_tree_that_grows_equals_one_forward(name: str) -> None:
     """As of a draft model with recurrent layers; the sequences are in other batches by level."""
@@ -175,10 +217,7 @@ def test_a_tree_that_grows_equals_one_forward(name: str) -> None:
 @pytest.mark.parametrize("drafts", ["talon", "traversal:shape=2x2", "sd"])
 @pytest.mark.parametrize("sampled", [False, True])
 def test_a_recurrent_draft_model_drafts_for_a_recurrent_target(drafts: str, sampled: bool) -> None:
-    draft, target = HYBRIDS["qwen3_5_text"](), HYBRIDS["qwen3_5_text"]()
-    with torch.no_grad():
-        for parameter in draft.parameters():
-            parameter.add_(0.02 * torch.randn_like(parameter))
+    draft, target = changed(HYBRIDS["qwen3_5_text"]()), HYBRIDS["qwen3_5_text"]()
     ids = [5, 9, 13, 7, 22]
     plain = Request(ids, max_new_tokens=16, eos=())
     runner = attach(target)

@@ -107,13 +107,16 @@ def _products(
 
 
 def committed(
-    state: torch.Tensor, kept: Kept, path: torch.Tensor, valid: torch.Tensor
+    state: torch.Tensor,
+    kept: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    path: torch.Tensor,
+    valid: torch.Tensor,
 ) -> torch.Tensor:
     """The state behind a path.
 
     Args:
         state: behind the tokens before the trees, ``[b, heads, dk, dv]``.
-        kept: of the nodes.
+        kept: of the nodes, as :class:`Kept` has it.
         path: int64 ``[b, m]``, the nodes of each path from the root on; padding is behind them.
         valid: bool ``[b, m]``, which are nodes of the path.
     """

@@ -48,7 +48,10 @@ def selective_scan(
 
 
 def committed_scan(
-    state: torch.Tensor, kept: Kept, path: torch.Tensor, valid: torch.Tensor
+    state: torch.Tensor,
+    kept: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    path: torch.Tensor,
+    valid: torch.Tensor,
 ) -> torch.Tensor:
     """The state ``[b, heads, p, N]`` behind a path; see :func:`gated_delta.committed`."""
     return committed(state.transpose(2, 3), kept, path, valid).transpose(2, 3)

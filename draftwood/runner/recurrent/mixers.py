@@ -8,7 +8,6 @@ is handed to the cache, which has no use for it.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from inspect import unwrap
 from types import FunctionType, MethodType
 from typing import Any
@@ -19,7 +18,7 @@ from torch.nn import functional
 from transformers.activations import ACT2FN
 
 from draftwood.runner.recurrent.convolution import committed_inputs, convolved
-from draftwood.runner.recurrent.forwards import ChunkForward, KeptNodes, TreeForward
+from draftwood.runner.recurrent.forwards import ChunkForward, KeptNodes, Place, TreeForward
 from draftwood.runner.recurrent.gated_delta import Kept, committed, gated_delta
 from draftwood.runner.recurrent.mamba1 import selective_scan_by_depth
 from draftwood.runner.recurrent.mamba2 import committed_scan, selective_scan
@@ -58,7 +57,7 @@ class Mixer:
         plain = unwrap(type(self.module).forward)
         scope = plain.__globals__
         ours = {
-            name: make(states, self.layer, self._number, scope[name], scope)
+            name: _in_ours(states, scope[name], make(states, self._place(name), scope[name], scope))
             for name, make in _MAKERS.items()
             if name in plain.__code__.co_names
         }
@@ -71,6 +70,10 @@ class Mixer:
         )
         forward.__kwdefaults__ = plain.__kwdefaults__
         self.module.__dict__["forward"] = MethodType(forward, self.module)
+
+    def _place(self, name: str) -> Place:
+        """Where the state is that one of :data:`CALLED` reads."""
+        return (self.layer, f"convolution {self._number}" if name == _CONVOLUTION else "state")
 
     def undo(self) -> None:
         """Let the module compute what it did."""
@@ -107,25 +110,44 @@ def _names(module: nn.Module) -> tuple[str, ...]:
     return () if code is None else code.co_names
 
 
+def _in_ours(states: RecurrentStates, original: Original, ours: Original) -> Original:
+    """A function that is ours in our forwards, and the original outside of them."""
+
+    def either(*given: Any, **named: Any) -> Any:
+        return (original if states.forward is None else ours)(*given, **named)
+
+    return either
+
+
+def _by_sequence(
+    forward: ChunkForward, held: torch.Tensor, whole: Callable[[slice, torch.Tensor], Any]
+) -> torch.Tensor:
+    """Output ``[1, n, ..]`` of a rule for each sequence by itself, whose states advance.
+
+    ``whole``: called with a sequence's tokens and state ``[1, ..]``; returns output and state.
+    """
+    parts = []
+    for slot, (begin, end) in zip(forward.slots, forward.spans, strict=True):
+        output, last = whole(slice(begin, end), held[slot : slot + 1])
+        held[slot] = last[0]
+        parts.append(output)
+    return torch.cat(parts, dim=1)
+
+
 def _convolution(
     states: RecurrentStates,
-    layer: int,
-    number: int,
+    place: Place,
     original: Original,
     scope: dict[str, Any],  # noqa: ARG001
 ) -> Original:
-    place = (layer, f"convolution {number}")
-
     def convolve(
         x: torch.Tensor,
         weight: torch.Tensor,
         bias: torch.Tensor | None = None,
         activation: str | None = None,
-        **options: Any,
+        **_: Any,
     ) -> torch.Tensor:
-        forward = states.forward
-        if forward is None:
-            return original(x, weight, bias, activation=activation, **options)  # type: ignore[no-any-return]
+        forward = states.present
         channels, taps = weight.shape
         stored = states.of(place, (taps - 1, channels), x.dtype)
         if isinstance(forward, ChunkForward):
@@ -158,13 +180,8 @@ def _commit_inputs(
 
 
 def _delta(
-    states: RecurrentStates,
-    layer: int,
-    number: int,  # noqa: ARG001
-    original: Original,
-    scope: dict[str, Any],
+    states: RecurrentStates, place: Place, original: Original, scope: dict[str, Any]
 ) -> Original:
-    place = (layer, "state")
     norm = scope["l2norm"]
 
     def rule(
@@ -173,39 +190,25 @@ def _delta(
         value: torch.Tensor,
         g: torch.Tensor,
         beta: torch.Tensor,
-        initial_state: torch.Tensor | None = None,
-        output_final_state: bool = False,
         use_qk_l2norm_in_kernel: bool = False,
         **options: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        forward = states.forward
-        whole = partial(original, use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, **options)
-        if forward is None:
-            return whole(  # type: ignore[no-any-return]
-                query,
-                key,
-                value,
-                g=g,
-                beta=beta,
-                initial_state=initial_state,
-                output_final_state=output_final_state,
-            )
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        forward = states.present
         heads, width = value.shape[2:]
         held = states.of(place, (heads, key.shape[-1], width), torch.float32)
         if isinstance(forward, ChunkForward):
-            parts = []
-            for slot, (begin, end) in zip(forward.slots, forward.spans, strict=True):
-                own = (each[:, begin:end] for each in (query, key, value))
-                output, last = whole(
-                    *own,
-                    g=g[:, begin:end],
-                    beta=beta[:, begin:end],
-                    initial_state=held[slot : slot + 1],
-                    output_final_state=True,
+
+            def whole(own: slice, state: torch.Tensor) -> Any:
+                asked = {"initial_state": state, "output_final_state": True}
+                return original(
+                    *(each[:, own] for each in (query, key, value)),
+                    g=g[:, own],
+                    beta=beta[:, own],
+                    use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel,
+                    **options | asked,
                 )
-                held[slot] = last[0]
-                parts.append(output)
-            return torch.cat(parts, dim=1), held
+
+            return _by_sequence(forward, held, whole), held
         q, k, v = (_by_head(forward, each, heads) for each in (query, key, value))
         if use_qk_l2norm_in_kernel:
             q, k = norm(q), norm(k)
@@ -219,25 +222,13 @@ def _delta(
             forward.trees,
             _earlier(forward, place),
         )
-        forward.keep(place, KeptNodes(tuple(kept), (2, 2, 2), _commit_delta))
+        forward.keep(place, KeptNodes(tuple(kept), (2, 2, 2), committed))
         return _by_token(forward, output, value.dtype), held
 
     return rule
 
 
-def _commit_delta(
-    state: torch.Tensor, kept: tuple[torch.Tensor, ...], path: torch.Tensor, valid: torch.Tensor
-) -> torch.Tensor:
-    return committed(state, Kept(*kept), path, valid)
-
-
-def _commit_scan(
-    state: torch.Tensor, kept: tuple[torch.Tensor, ...], path: torch.Tensor, valid: torch.Tensor
-) -> torch.Tensor:
-    return committed_scan(state, Kept(*kept), path, valid)
-
-
-def _earlier(forward: TreeForward, place: tuple[int, str]) -> Kept | None:
+def _earlier(forward: TreeForward, place: Place) -> Kept | None:
     found = forward.earlier(place)
     return None if found is None else Kept(*found)
 
@@ -259,12 +250,10 @@ def _by_token(forward: TreeForward, x: torch.Tensor, dtype: torch.dtype) -> torc
 
 def _mamba2(
     states: RecurrentStates,
-    layer: int,
-    number: int,  # noqa: ARG001
+    place: Place,
     original: Original,
     scope: dict[str, Any],  # noqa: ARG001
 ) -> Original:
-    place = (layer, "state")
 
     def scan(
         x: torch.Tensor,
@@ -275,52 +264,32 @@ def _mamba2(
         chunk_size: int,
         D: torch.Tensor | None = None,
         dt_bias: torch.Tensor | None = None,
-        initial_states: torch.Tensor | None = None,
         dt_softplus: bool = False,
         dt_limit: tuple[float, float] = (0.0, float("inf")),
-        return_final_states: bool = False,
-        **options: Any,
-    ) -> Any:
-        forward = states.forward
-        if forward is None:
-            return original(
-                x,
-                dt,
-                A,
-                B,
-                C,
-                chunk_size=chunk_size,
-                D=D,
-                dt_bias=dt_bias,
-                initial_states=initial_states,
-                dt_softplus=dt_softplus,
-                dt_limit=dt_limit,
-                return_final_states=return_final_states,
-                **options,
-            )
+        **_: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        forward = states.present
         heads = x.shape[2]
         held = states.of(place, (heads, x.shape[3], B.shape[3]), torch.float32)
         if isinstance(forward, ChunkForward):
-            parts = []
-            for slot, (begin, end) in zip(forward.slots, forward.spans, strict=True):
-                own = [each[:, begin:end] for each in (x, dt, B, C)]
-                output, last = original(
-                    own[0],
-                    own[1],
+
+            def whole(own: slice, state: torch.Tensor) -> Any:
+                return original(
+                    x[:, own],
+                    dt[:, own],
                     A,
-                    own[2],
-                    own[3],
+                    B[:, own],
+                    C[:, own],
                     chunk_size=chunk_size,
                     D=D,
                     dt_bias=dt_bias,
-                    initial_states=held[slot : slot + 1],
+                    initial_states=state,
                     dt_softplus=dt_softplus,
                     dt_limit=dt_limit,
                     return_final_states=True,
                 )
-                held[slot] = last[0]
-                parts.append(output)
-            return torch.cat(parts, dim=1), held
+
+            return _by_sequence(forward, held, whole), held
         if dt_bias is not None:
             dt = dt + dt_bias.to(dt.dtype)
         if dt_softplus:
@@ -339,7 +308,7 @@ def _mamba2(
         )
         if D is not None:
             output = output + own_x * D.float()[None, :, None, None]
-        forward.keep(place, KeptNodes(tuple(kept), (2, 2, 2), _commit_scan))
+        forward.keep(place, KeptNodes(tuple(kept), (2, 2, 2), committed_scan))
         return _by_token(forward, output, x.dtype), held
 
     return scan
@@ -347,12 +316,10 @@ def _mamba2(
 
 def _mamba1(
     states: RecurrentStates,
-    layer: int,
-    number: int,  # noqa: ARG001
+    place: Place,
     original: Original,
     scope: dict[str, Any],  # noqa: ARG001
 ) -> Original:
-    place = (layer, "state")
 
     def scan(
         x: torch.Tensor,
@@ -365,23 +332,9 @@ def _mamba1(
         delta_bias: torch.Tensor | None = None,
         delta_softplus: bool = False,
         return_last_state: bool = False,
-        **options: Any,
+        **_: Any,
     ) -> Any:
-        forward = states.forward
-        if forward is None:
-            return original(
-                x,
-                dt,
-                A,
-                B,
-                C,
-                D=D,
-                z=z,
-                delta_bias=delta_bias,
-                delta_softplus=delta_softplus,
-                return_last_state=return_last_state,
-                **options,
-            )
+        forward = states.present
         if delta_bias is not None:
             dt = dt + delta_bias.to(dt.dtype)[..., None]
         if delta_softplus:

@@ -32,6 +32,12 @@ class RecurrentStates:
         self.forward: TreeForward | ChunkForward | None = None
 
     @property
+    def present(self) -> TreeForward | ChunkForward:
+        """:attr:`forward`, inside of one."""
+        assert self.forward is not None
+        return self.forward
+
+    @property
     def slot_bytes(self) -> int:
         """Bytes of a slot's states, as far as the layers have made them."""
         return sum(each[0].numel() * each.itemsize for each in self._tensors.values())
@@ -105,13 +111,12 @@ class RecurrentStates:
                     "slot did not compute"
                 )
             before.append(known)
-        forward = TreeForward(tuple(slots), parents, done, self._device)
+        sources: list[tuple[TreeForward, int]] = []
         if any(done):
             # A sequence that begins has nothing before; its padding is of any node.
             some = next(each for each in before if each is not None)
             sources = [each if each and n else some for each, n in zip(before, done, strict=True)]
-            forward = TreeForward(tuple(slots), parents, done, self._device, sources)
-        self._next = forward
+        self._next = forward = TreeForward(tuple(slots), parents, done, self._device, sources)
         for i, slot in enumerate(slots):
             self._latest[slot] = (forward, i)
 

@@ -100,7 +100,7 @@ def attach(
                 "draftwood.detach(model) first to attach it with other settings"
             )
         return known.runner
-    (config, device), mixers = _admit(model), find_mixers(model)
+    config, device, mixers = _admit(model)
     kinds = layer_kinds(config, recurrent=bool(mixers))
     original = config._attn_implementation
     name = register(original)
@@ -348,8 +348,8 @@ def _refuse_states(model: Any) -> None:
         )
 
 
-def _admit(model: Any) -> tuple[Any, torch.device]:
-    """The text config and the device of a model that may be attached; others are refused."""
+def _admit(model: Any) -> tuple[Any, torch.device, list[Mixer]]:
+    """Text config, device and recurrent layers of a model that may be attached; refuse others."""
     kind = type(model).__name__
     config = model.config.get_text_config()
     if getattr(config, "_attn_implementation", "").startswith(PREFIX):
@@ -374,7 +374,8 @@ def _admit(model: Any) -> tuple[Any, torch.device]:
             f"{kind} is in training mode, where dropout makes every forward random; call "
             "model.eval() first"
         )
-    if any(mixer.replaced for mixer in find_mixers(model)):
+    mixers = find_mixers(model)
+    if any(mixer.replaced for mixer in mixers):
         raise DraftwoodError(
             f"{kind} has recurrent layers whose forward was replaced, by a kernel or a hook; load "
             "it with use_kernels=False and without hooks"
@@ -382,4 +383,4 @@ def _admit(model: Any) -> tuple[Any, torch.device]:
     reason = row_mixing(model)
     if reason is not None:
         raise DraftwoodError(f"{kind} cannot decode trees losslessly: {reason}")
-    return config, devices.pop()
+    return config, devices.pop(), mixers

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from draftwood.copies import Staging
 from draftwood.kernels.gpu import BLOCK
@@ -55,7 +56,6 @@ class BlockCache(KVCache):
         self._unused_rows: list[int] = []  # a heap
         self._blocks = 0  # of the pool
         self._unused: list[int] = []  # of them, a heap
-        self._firsts = np.zeros((_ROWS, _WIDTH), dtype=np.int64)
         self.table = torch.zeros((_ROWS, _WIDTH), dtype=torch.int64, device=self._device)
         self._take([])
 
@@ -69,8 +69,9 @@ class BlockCache(KVCache):
             row = len(self._own)
             self._own.append([])
             self._lengths.append(0)
-            if row >= len(self._firsts):
-                self._grow_table(2 * len(self._firsts), self._firsts.shape[1])
+            rows, width = self.table.shape
+            if row >= rows:
+                self._grow_table(2 * rows, width)
         return self._named(row)
 
     def release(self, slot: int) -> None:
@@ -90,10 +91,6 @@ class BlockCache(KVCache):
     def allocate(self, tokens: int) -> None:
         """Make the pool of so many tokens when it is first used; it grows beyond them only."""
         self._least = tokens // BLOCK
-
-    def swap_slots(self, one: int, other: int) -> None:
-        """See :meth:`KVCache.swap_slots`: they swap their rows."""
-        self._row[one], self._row[other] = self.row(other), self.row(one)
 
     @torch.inference_mode()
     def saved(self, slot: int, length: int) -> SavedTokens:
@@ -130,7 +127,7 @@ class BlockCache(KVCache):
     def _places_of(self, rows: Sequence[int], length: int) -> torch.Tensor:
         """Entries ``[b, length]`` of the first tokens of rows, on the device."""
         blocks = -(-length // BLOCK)
-        firsts = self._firsts[rows, :blocks]
+        firsts = self._firsts(rows, blocks)
         found = (firsts[:, :, None] + np.arange(BLOCK)).reshape(len(rows), -1)[:, :length]
         self._staging.begin(found.size)[:] = found.ravel()
         # A copy, as the numbers on the device are overwritten by the next ones.
@@ -146,13 +143,13 @@ class BlockCache(KVCache):
         new = sum(each for each in wanted if each > 0)
         if not new:
             return
-        longest, width = max(needed), self._firsts.shape[1]
+        longest, (height, width) = max(needed), self.table.shape
         if longest > width:
-            self._grow_table(len(self._firsts), max(2 * width, -(-longest // _WIDTH) * _WIDTH))
+            width = max(2 * width, -(-longest // _WIDTH) * _WIDTH)
+            self._grow_table(height, width)
         if new > len(self._unused):
             in_use = self._blocks - len(self._unused) if self._blocks else 1
             self._grow(in_use + new)
-        width = self._firsts.shape[1]
         where, firsts = [], []
         for row, more in zip(rows, wanted, strict=True):
             own = self._own[row]
@@ -161,7 +158,6 @@ class BlockCache(KVCache):
                 where.append(row * width + len(own))
                 firsts.append(block * BLOCK)
                 own.append(block)
-        self._firsts.reshape(-1)[where] = firsts
         self._staging.begin(2 * new)[:] = where + firsts
         places, numbers = self._staging.send((new, new))
         self.table.view(-1).index_copy_(0, places, numbers)
@@ -172,10 +168,10 @@ class BlockCache(KVCache):
         """See :meth:`KVCache.runs`."""
         firsts, lengths = [], []
         for row, start, count in zip(rows, starts, counts, strict=True):
-            own, end = self._own[row], start + count
+            end = start + count
             while start < end:
                 stop = min(end, (start // BLOCK + 1) * BLOCK)
-                firsts.append(own[start // BLOCK] * BLOCK + start % BLOCK)
+                firsts.append(self._entry(row, start))
                 lengths.append(stop - start)
                 start = stop
         return firsts, lengths
@@ -212,21 +208,8 @@ class BlockCache(KVCache):
 
     # --- committing and growing -------------------------------------------------------------------
 
-    def advance(
-        self, slots: Sequence[int], paths: Sequence[Sequence[int]]
-    ) -> tuple[list[int], list[int]]:
-        """See :meth:`KVCache.advance`."""
-        sources: list[int] = []
-        targets: list[int] = []
-        for slot, path in zip(slots, paths, strict=True):
-            row = self.row(slot)
-            own, length = self._own[row], self._lengths[row]
-            for depth, node in enumerate(path, 1):
-                if node != depth:
-                    for entries, place in ((sources, length + node), (targets, length + depth)):
-                        entries.append(own[place // BLOCK] * BLOCK + place % BLOCK)
-            self._lengths[row] += len(path) + 1
-        return sources, targets
+    def _entry(self, row: int, token: int) -> int:
+        return self._own[row][token // BLOCK] * BLOCK + token % BLOCK
 
     def _grow(self, blocks: int) -> None:
         """Make the pool one of so many blocks at least, and copy what it holds."""
@@ -246,9 +229,16 @@ class BlockCache(KVCache):
 
     def _grow_table(self, rows: int, width: int) -> None:
         """Make room for more rows, or for more blocks of a row."""
-        old = self._firsts
-        self._firsts = np.zeros((rows, width), dtype=np.int64)
-        self._firsts[: len(old), : old.shape[1]] = old
-        sent = torch.from_numpy(self._firsts)
+        firsts = np.zeros((rows, width), dtype=np.int64)
+        firsts[: len(self._own)] = self._firsts(range(len(self._own)), width)
+        sent = torch.from_numpy(firsts)
         self.table = sent.clone() if self._device.type == "cpu" else sent.to(self._device)
         self.generation += 1
+
+    def _firsts(self, rows: Sequence[int], blocks: int) -> NDArray[np.int64]:
+        """First entries of the first blocks of rows, ``[b, blocks]``; 0 behind a row's last one."""
+        found = np.zeros((len(rows), blocks), dtype=np.int64)
+        for into, row in zip(found, rows, strict=True):
+            own = self._own[row][:blocks]
+            into[: len(own)] = own
+        return found * BLOCK

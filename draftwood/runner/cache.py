@@ -30,7 +30,45 @@ class Plane:
     device: torch.device
 
 
-class KVCache(Cache, ABC):
+class WithoutStates(Cache):
+    """What recurrent layers ask of a cache, of one that keeps no states for them.
+
+    :mod:`draftwood.runner.recurrent` has their states.
+    """
+
+    def get_conv_state(self, *_args: Any, **_kwargs: Any) -> None:
+        """None: a recurrent layer then takes its way for several tokens."""
+
+    def get_recurrent_state(self, *_args: Any, **_kwargs: Any) -> None:
+        """None, likewise."""
+
+    def update_conv_state(
+        self, conv_states: torch.Tensor, layer_idx: int, state_idx: int = 0, **_kwargs: Any
+    ) -> torch.Tensor:
+        """The inputs, as they are."""
+        self.noted(layer_idx, state_idx)
+        return conv_states
+
+    def update_recurrent_state(
+        self, recurrent_states: torch.Tensor, layer_idx: int, state_idx: int = 0, **_kwargs: Any
+    ) -> torch.Tensor:
+        """The state, as it is."""
+        self.noted(layer_idx, state_idx)
+        return recurrent_states
+
+    def noted(self, layer: int, state: int) -> None:
+        """Called when a layer has updated one of its states."""
+
+    def is_recording_past(self, *_args: Any, **_kwargs: Any) -> bool:
+        """No."""
+        return False
+
+    def has_previous_state(self, *_args: Any, **_kwargs: Any) -> bool:
+        """No."""
+        return False
+
+
+class KVCache(WithoutStates, ABC):
     """The KV cache of one model.
 
     Args:
@@ -132,9 +170,9 @@ class KVCache(Cache, ABC):
         del self._row[slot]
         self._free.append(slot)
 
-    @abstractmethod
     def swap_slots(self, one: int, other: int) -> None:
-        """Swap what two slots hold."""
+        """Swap what two slots hold: their rows."""
+        self._row[one], self._row[other] = self.row(other), self.row(one)
 
     @abstractmethod
     def saved(self, slot: int, length: int) -> SavedTokens:
@@ -223,41 +261,27 @@ class KVCache(Cache, ABC):
         """Tokens of the longest sequence in the current forward; used without positions only."""
         return self._kv
 
-    # --- what recurrent layers ask of a cache; draftwood.runner.recurrent has their states --------
-
-    def get_conv_state(self, *_args: Any, **_kwargs: Any) -> None:
-        """None: a recurrent layer then takes its way for several tokens."""
-
-    def get_recurrent_state(self, *_args: Any, **_kwargs: Any) -> None:
-        """None, likewise."""
-
-    def update_conv_state(
-        self, conv_states: torch.Tensor, *_args: Any, **_kwargs: Any
-    ) -> torch.Tensor:
-        """The inputs, as they are."""
-        return conv_states
-
-    def update_recurrent_state(
-        self, recurrent_states: torch.Tensor, *_args: Any, **_kwargs: Any
-    ) -> torch.Tensor:
-        """The state, as it is."""
-        return recurrent_states
-
-    def is_recording_past(self, *_args: Any, **_kwargs: Any) -> bool:
-        """No."""
-        return False
-
-    def has_previous_state(self, *_args: Any, **_kwargs: Any) -> bool:
-        """No."""
-        return False
-
     # --- committing -------------------------------------------------------------------------------
 
     @abstractmethod
+    def _entry(self, row: int, token: int) -> int:
+        """The entry of a row's token."""
+
     def advance(
         self, slots: Sequence[int], paths: Sequence[Sequence[int]]
     ) -> tuple[list[int], list[int]]:
         """Append each slot's root and path; returns the sources and targets for :meth:`move`."""
+        sources: list[int] = []
+        targets: list[int] = []
+        for slot, path in zip(slots, paths, strict=True):
+            row = self.row(slot)
+            length = self._lengths[row]
+            for depth, node in enumerate(path, 1):
+                if node != depth:
+                    sources.append(self._entry(row, length + node))
+                    targets.append(self._entry(row, length + depth))
+            self._lengths[row] += len(path) + 1
+        return sources, targets
 
     def move(self, sources: torch.Tensor, targets: torch.Tensor) -> None:
         """Copy entries (int64 on the device) in every layer."""

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import Cache
 
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import HeadGroups
-from draftwood.runner.cache import Plane
+from draftwood.runner.cache import Plane, WithoutStates
 from draftwood.runner.masks import LayerKind, one_or_all
 
 OWN_ATTENTION = (
@@ -49,7 +48,7 @@ class CacheLayout:
         return sum(plane.heads * plane.width * plane.dtype.itemsize for plane in planes)
 
 
-class _Recorder(Cache):
+class _Recorder(WithoutStates):
     """A cache that records the shapes of each layer's keys and values and stores nothing."""
 
     def __init__(self) -> None:
@@ -57,27 +56,8 @@ class _Recorder(Cache):
         self.seen: dict[int, tuple[Plane, Plane]] = {}
         self.states: set[tuple[int, int]] = set()
 
-    def get_conv_state(self, *_args: Any, **_kwargs: Any) -> None: ...
-
-    def get_recurrent_state(self, *_args: Any, **_kwargs: Any) -> None: ...
-
-    def update_conv_state(
-        self, conv_states: torch.Tensor, layer_idx: int, state_idx: int = 0, **_kwargs: Any
-    ) -> torch.Tensor:
-        self.states.add((layer_idx, state_idx))
-        return conv_states
-
-    def update_recurrent_state(
-        self, recurrent_states: torch.Tensor, layer_idx: int, state_idx: int = 0, **_kwargs: Any
-    ) -> torch.Tensor:
-        self.states.add((layer_idx, state_idx))
-        return recurrent_states
-
-    def is_recording_past(self, *_args: Any, **_kwargs: Any) -> bool:
-        return False
-
-    def has_previous_state(self, *_args: Any, **_kwargs: Any) -> bool:
-        return False
+    def noted(self, layer: int, state: int) -> None:
+        self.states.add((layer, state))
 
     def update(
         self,

@@ -87,10 +87,9 @@ class RowCache(KVCache):
         self._take([])
 
     def swap_slots(self, one: int, other: int) -> None:
-        """See :meth:`KVCache.swap_slots`: they swap their rows."""
-        first, second = self.row(one), self.row(other)
-        self._row[one], self._row[other] = second, first
-        self._slots[first], self._slots[second] = other, one
+        """See :meth:`KVCache.swap_slots`."""
+        super().swap_slots(one, other)
+        self._slots[self.row(one)], self._slots[self.row(other)] = one, other
 
     @torch.inference_mode()
     def saved(self, slot: int, length: int) -> SavedTokens:
@@ -120,8 +119,7 @@ class RowCache(KVCache):
         self, rows: Sequence[int], starts: Sequence[int], counts: Sequence[int]
     ) -> tuple[Sequence[int], Sequence[int]]:
         """See :meth:`KVCache.runs`."""
-        stride = self.stride
-        return [row * stride + start for row, start in zip(rows, starts, strict=True)], counts
+        return [self._entry(row, start) for row, start in zip(rows, starts, strict=True)], counts
 
     def begin(
         self,
@@ -247,21 +245,8 @@ class RowCache(KVCache):
                 new.append(tensor)
         self._take(new)
 
-    def advance(
-        self, slots: Sequence[int], paths: Sequence[Sequence[int]]
-    ) -> tuple[list[int], list[int]]:
-        """See :meth:`KVCache.advance`."""
-        sources: list[int] = []
-        targets: list[int] = []
-        for slot, path in zip(slots, paths, strict=True):
-            row = self.row(slot)
-            base = row * self.stride + self._lengths[row]
-            for depth, node in enumerate(path, 1):
-                if node != depth:
-                    sources.append(base + node)
-                    targets.append(base + depth)
-            self._lengths[row] += len(path) + 1
-        return sources, targets
+    def _entry(self, row: int, token: int) -> int:
+        return row * self.stride + token
 
 
 def _zeros(shape: tuple[int, ...], plane: Plane) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -31,6 +32,12 @@ class Ancestry:
     done: int
     places: torch.Tensor
     levels: Sequence[tuple[torch.Tensor, torch.Tensor]]
+
+    @cached_property
+    def strictly(self) -> torch.Tensor:
+        """Bool ``[b, N, N]``, whether node j is an ancestor of i and not i itself."""
+        own = torch.eye(self.shown.shape[-1], dtype=torch.bool, device=self.shown.device)
+        return self.shown & ~own
 
 
 def ancestry(
@@ -87,9 +94,7 @@ def log_decays(
     """
     shown = trees.shown[:, None, first:end]
     path = shown.to(logs)
-    strictly = (
-        trees.shown & ~torch.eye(trees.shown.shape[-1], dtype=torch.bool, device=logs.device)
-    ).to(logs)
+    strictly = trees.strictly.to(logs)
     if logs.ndim == 3:
         along = path * logs[:, :, None]
         found = along @ strictly[:, None]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from draftwood.drafters.adjacency.drafter import Adjacency, AdjacencyTables
 from draftwood.drafters.adjacency.mean import mean
 from draftwood.drafters.adjacency.table import UNKNOWN, PreparedTable
-from draftwood.protocols import Expand, Outcome, Prefill, TargetInfo, TargetOutput
+from draftwood.protocols import Candidates, Expand, Outcome, Prefill, TargetInfo, TargetOutput
 from draftwood.tree import TreeBuilder
 from tests.factories.markov_target import FakeHost
 from tests.factories.prepared_tables import ANY, prepared_table, random_rows, save_table
@@ -144,6 +144,41 @@ def test_without_live_pairs_every_token_uses_the_table(tmp_path: Path) -> None:
     assert found_after(tables, 1, 2) == {3: 0.5, 4: 0.25}
     assert found_after(tables, 0, 2) == {5: 0.5}
     assert found_after(tables, 6) == {1: 0.45, 7: 0.25, 8: 0.01}
+
+
+def alike(one: Candidates, other: Candidates) -> bool:
+    pairs = ((one.tokens, other.tokens), (one.logq, other.logq))
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("bigram", [True, False])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_queries_of_many_requests_are_answered_as_each_alone(
+    tmp_path_factory: pytest.TempPathFactory, bigram: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    tables = drafter(tmp_path_factory.mktemp("table"), TABLE, bigram=bigram)
+    slots = range(int(rng.integers(1, 6)))
+    queries = []
+    for slot in slots:
+        prompt = rng.integers(V, size=int(rng.integers(1, 9)))
+        rows = [{int(t): 0.5 for t in rng.choice(V, 2, replace=False)} for _ in prompt]
+        tables.begin(slot, Prefill(prompt, 0, rows_with(*rows)))
+        builder = TreeBuilder(int(rng.integers(V)))
+        builder.add_chain(rng.integers(V, size=3).tolist(), "adjacency")
+        nodes = rng.permutation(4)[: int(rng.integers(1, 5))].tolist()
+        banned = [frozenset(rng.integers(V, size=2).tolist()) for _ in nodes]
+        exclude = banned if rng.integers(2) else ()
+        k = int(rng.integers(1, K + 3))
+        queries.append(Expand("adjacency", builder, nodes, k, exclude=exclude))
+    together = tables.expand([*slots], queries)
+    for slot, query, found in zip(slots, queries, together, strict=True):
+        assert found.tokens.shape == (len(query.nodes), query.k)
+        assert alike(found, tables.expand([slot], [query])[0])
+    # They are the requests' own, so that slots in another order have other answers.
+    others = tables.expand([*reversed(slots)], queries)
+    swapped = [tables.expand([s], [q])[0] for s, q in zip(reversed(slots), queries, strict=True)]
+    assert all(map(alike, others, swapped))
 
 
 def test_learning_never_changes_the_table(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The answer to a query: rows of the live table and of the prepared one, averaged or alone."""
+"""Answers to queries: rows of the live tables and of the prepared one, averaged or alone."""
 
 from __future__ import annotations
 
@@ -15,45 +15,65 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, Expand
 from draftwood.tree import Draw
 
-_Number = TypeVar("_Number", np.int32, np.float32)
+_Number = TypeVar("_Number", np.int64, np.float32)
 
 
-def answer(
-    query: Expand, before_anchor: int, live: LiveTable, prepared: PreparedTable | None
-) -> Candidates:
-    """The best known successors of each node of a query.
+def answers(
+    queries: Sequence[Expand],
+    before_anchors: Sequence[int],
+    lives: Sequence[LiveTable],
+    prepared: PreparedTable | None,
+) -> list[Candidates]:
+    """The best known successors of each node of each query.
 
     The live row of a pair wins. A pair without one uses the mean of two rows, or the one of them
     that there is: the live row of its token that was stored last, and the prepared row of the pair,
-    or else of the token. So does every token of a live table without pairs.
+    or else of the token. So does every token of a live table without pairs. The rows of all queries
+    are computed together, as an array of one row costs as much as one of many.
 
     Args:
-        query: see :class:`draftwood.protocols.Expand`.
-        before_anchor: the token before the tree's root.
-        live: what the request has taught.
+        queries: see :class:`draftwood.protocols.Expand`.
+        before_anchors: the token before each tree's root.
+        lives: what each request has taught, of equal widths and least probabilities.
         prepared: what the target said after other text, if there is a table.
 
     Raises:
-        DraftwoodError: the query asks for sampled children.
+        DraftwoodError: a query asks for sampled children.
     """
-    if query.draw is not Draw.ONE_HOT:
+    if any(query.draw is not Draw.ONE_HOT for query in queries):
         raise DraftwoodError(
             "the adjacency table only ranks successors; ask it for one-hot children"
         )
-    every, parents = query.tree.tokens, query.tree.parents
-    tokens = [every[node] for node in query.nodes]
-    above = [parents[node] for node in query.nodes]
-    before = [every[parent] if parent >= 0 else before_anchor for parent in above]
-    rows, unknown = live.find(before, tokens)
-    best, logq = live.successors(rows)
-    averaged = unknown if live.bigram else list(range(len(tokens)))
+    before: list[int] = []
+    tokens: list[int] = []
+    averaged: list[int] = []
+    latest: list[Rows] = []
+    ends: list[int] = []
+    for query, anchor, live in zip(queries, before_anchors, lives, strict=True):
+        every, parents, start = query.tree.tokens, query.tree.parents, len(tokens)
+        above = [parents[node] for node in query.nodes]
+        tokens += [every[node] for node in query.nodes]
+        before += [every[parent] if parent >= 0 else anchor for parent in above]
+        rows, unknown = live.find(before[start:], tokens[start:])
+        latest.append(live.successors(rows))
+        if live.bigram:
+            averaged += [start + i for i in unknown]
+        else:
+            averaged += range(start, len(tokens))
+        ends.append(len(tokens))
+    best, logq = (np.concatenate(column) for column in zip(*latest, strict=True))
     if prepared is not None and averaged:
         keys = [before[i] for i in averaged], [tokens[i] for i in averaged]
-        latest = best[averaged], logq[averaged]
-        best[averaged], logq[averaged] = _averaged(latest, prepared, *keys, live)
-    if any(query.exclude):
-        _drop_excluded(best, logq, query.exclude)
-    return Candidates(_fit(best, query.k, -1).astype(np.int64), _fit(logq, query.k, -np.inf))
+        own = best[averaged], logq[averaged]
+        best[averaged], logq[averaged] = _averaged(own, prepared, *keys, lives[0])
+    best = best.astype(np.int64)
+    found = []
+    for query, start, end in zip(queries, [0, *ends], ends, strict=False):
+        part = best[start:end], logq[start:end]
+        if any(query.exclude):
+            _drop_excluded(*part, query.exclude)
+        found.append(Candidates(_fit(part[0], query.k, -1), _fit(part[1], query.k, -np.inf)))
+    return found
 
 
 def _averaged(
@@ -73,7 +93,7 @@ def _averaged(
 
 
 def _drop_excluded(
-    tokens: NDArray[np.int32], logq: NDArray[np.float32], exclude: Sequence[frozenset[int]]
+    tokens: NDArray[np.int64], logq: NDArray[np.float32], exclude: Sequence[frozenset[int]]
 ) -> None:
     """Close the gaps that excluded tokens leave, in place."""
     for i, banned in enumerate(exclude):

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from draftwood.drafters.adjacency.answer import answer
+from draftwood.drafters.adjacency.answer import answers
 from draftwood.drafters.adjacency.fitting import fitting
 from draftwood.drafters.adjacency.live import LiveTable
 from draftwood.drafters.adjacency.table import PreparedTable
@@ -96,7 +96,7 @@ class AdjacencyTables(Drafter):
     forgotten too.
 
     A prepared table is never changed, and all slots and engines share it. Its rows are averaged
-    with the live ones: see :func:`draftwood.drafters.adjacency.answer.answer`.
+    with the live ones: see :func:`draftwood.drafters.adjacency.answer.answers`.
 
     Memory: at most ``max_rows * (8 * width + 352)`` bytes per live table and one row: 28 MB at the
     default settings, of which 5 MB are rows. Memory pages are touched only as rows are stored.
@@ -151,10 +151,8 @@ class AdjacencyTables(Drafter):
         Raises:
             DraftwoodError: a query asks for sampled children.
         """
-        return [
-            answer(query, self._before[slot], self._tables[slot], self._prepared)
-            for slot, query in zip(slots, queries, strict=True)
-        ]
+        before = [self._before[slot] for slot in slots]
+        return answers(queries, before, [self._tables[slot] for slot in slots], self._prepared)
 
     def release(self, slot: int) -> None:
         """Forget the slot's table, unless it is shared."""

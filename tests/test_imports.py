@@ -12,7 +12,7 @@ PACKAGE = Path(draftwood.__file__).parent
 # one another.
 LAYERS = [
     {"errors"},
-    {"files", "tree"},
+    {"files", "recordings", "tree"},
     {"protocols"},
     {"copies", "costs"},
     {"kernels"},

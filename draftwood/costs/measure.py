@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
+from draftwood import recordings
 from draftwood.costs.fit import Sample
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Drafter, Expand, Needs, Outcome, Prefill, Target
@@ -246,8 +247,9 @@ def time_in_rounds(
     """
     if warm:
         begin = clock()
-        for probe in probes.values():
-            probe()
+        with recordings.at_once():
+            for probe in probes.values():
+                probe()
         deadline += clock() - begin
     times: dict[GridPoint, list[float]] = {}
     rounds = 0

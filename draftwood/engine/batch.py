@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from time import perf_counter
 
+from draftwood import recordings
 from draftwood.engine.isolation import Failures
 from draftwood.engine.sequence import RunningRequest
 from draftwood.protocols import StepTimes
@@ -46,6 +47,12 @@ class Batch:
         self.slots = [s.slot for s in live]
         self.failures = Failures()
         self.watch = Stopwatch()
+        self._recordings = recordings.count()
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a forward was recorded since the step began, which takes long."""
+        return recordings.count() > self._recordings
 
     def sound(self, sequence: RunningRequest) -> bool:
         """Whether the request has not failed in this step."""

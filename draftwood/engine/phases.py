@@ -208,7 +208,9 @@ class Phases:
             found.bid if batch.sound(s) else None
             for s, found in zip(batch.live, drafted, strict=True)
         ]
-        predictions = self._tuner.observe(StepReport(bids, outcomes, batch.watch.times))
+        predictions = self._tuner.observe(
+            StepReport(bids, outcomes, batch.watch.times, batch.recorded)
+        )
         batch.watch.lap("learn")
         return predictions
 

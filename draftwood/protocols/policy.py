@@ -248,11 +248,13 @@ class StepReport:
         bids: by request; None where the policy did not bid, or the request failed.
         outcomes: by request.
         times: of the step so far; learning by the tuner itself is not in it.
+        recorded: whether a forward was recorded meanwhile, so that the times are no other step's.
     """
 
     bids: Sequence[Bid | None]
     outcomes: Sequence[Outcome]
     times: StepTimes
+    recorded: bool = False
 
 
 def first_source(bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:

@@ -6,7 +6,7 @@ repeats them as they were, with the same shapes and at the same addresses. So tr
 *bucket*: a number of nodes of all trees together, of sequences, and of nodes of one of them at
 most. All that differs from one step to the next is in one buffer of numbers, which is uploaded
 before each step. The padding lies behind the nodes and belongs to no sequence. It is written to one
-spare entry of the cache, which nobody reads.
+spare entry of the cache, which nobody reads. Trees of a size that is rare run in a larger bucket.
 
 The model is the unmodified one of transformers. What cannot be recorded (a layer that asks the
 device for a number, say) is found when it is tried, and such a model's trees are not padded. What
@@ -15,6 +15,7 @@ are recorded anew (:func:`draftwood.runner.model_state.model_state`).
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
@@ -25,6 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from draftwood import recordings
 from draftwood.copies import Staging
 from draftwood.kernels.gpu import Seen
 from draftwood.runner.attention import Step
@@ -44,6 +46,9 @@ SEQUENCES = (1, 2, 4, 8, 16, 32, 64)
 LARGEST = (1, 4, 16, 64, 128)
 """Nodes of a bucket's largest tree: programs of the attention kernel are started for so many."""
 MOST = NODES[-1]
+_PATIENCE = 8
+"""Forwards of a bucket in larger ones before it is recorded. That takes as long as dozens of steps,
+and the larger one a few percent longer: most sizes of trees are rare."""
 _ROOM = 1 << 15
 """Numbers for which there is room from the beginning: a larger buffer has another address."""
 _FAILURES = 2
@@ -104,6 +109,16 @@ class Bucket(NamedTuple):
         b, n = self.sequences, self.nodes
         return (n, n, n, b, b, b, b, b, n * self.width, b * self.depths)
 
+    def holds(self, other: "Bucket") -> bool:
+        """Whether the trees of another bucket can be run in this one, with more padding."""
+        own, others = (each[:4] for each in (self, other))
+        return (
+            all(size >= least for size, least in zip(own, others, strict=True))
+            and self.depths >= other.depths
+            and bool(self.depths) == bool(other.depths)
+            and self[5:] == other[5:]
+        )
+
 
 class StaticForward:
     """Runs trees in buckets.
@@ -124,6 +139,7 @@ class StaticForward:
         self._staging, self._others = Staging(device, _ROOM), Staging(device)
         self._ramps = Ramps()
         self._recorded: dict[Bucket, Forward | None] = {}
+        self._padded: Counter[Bucket] = Counter()  # forwards of a bucket in larger ones
         self._vectors: dict[Bucket, torch.Tensor] = {}
         self._logits: torch.Tensor | None = None
         self._recorded_for: tuple[object, ...] = ()
@@ -173,6 +189,8 @@ class StaticForward:
             return None
         cache, counts = self._cache, plan.counts
         cache.make_room(rows, list(map(add, starts, counts)))
+        self._forget_if_changed()
+        bucket = self._at_hand(bucket)
         n = len(ids)
         long = len(further) > _ROOM // 2  # would move the others
         sizes = (*bucket.sizes, len(keep), 0 if long else len(further))
@@ -194,6 +212,27 @@ class StaticForward:
             return None
         # A copy, as the next forward of this bucket writes to the same memory.
         return forward().first(n, sent[-2] if keep else None), uploaded
+
+    def _at_hand(self, bucket: Bucket) -> Bucket:
+        """A larger bucket that is recorded, as long as the trees' own one was seldom asked for."""
+        often = self._padded[bucket] >= _PATIENCE or recordings.are_at_once()
+        if often or bucket in self._recorded:
+            return bucket
+        recorded = (each for each, forward in self._recorded.items() if forward is not None)
+        larger = [each for each in recorded if each.holds(bucket)]
+        if not larger:
+            return bucket
+        self._padded[bucket] += 1
+        return min(larger, key=lambda each: (each.nodes, each.largest, each.sequences))
+
+    def _forget_if_changed(self) -> None:
+        """Forget what was recorded for other memory, or for the model in another state."""
+        state = (self._cache.generation, self._staging.generation, self.model_state)
+        if state != self._recorded_for:
+            self._recorded.clear()
+            if self._graphs is not None:
+                self._graphs.forget()
+        self._recorded_for = state
 
     def _fill(
         self,
@@ -222,12 +261,7 @@ class StaticForward:
         self, bucket: Bucket, sent: Sequence[torch.Tensor], plan: SeenPlan
     ) -> Forward | None:
         """The forward of a bucket, recorded if it can be; None if that has failed."""
-        state = (self._cache.generation, self._staging.generation, self.model_state)
-        if state != self._recorded_for:
-            self._recorded.clear()
-            if self._graphs is not None:
-                self._graphs.forget()
-        self._recorded_for = state
+        self._forget_if_changed()  # the buffer may have grown
         if bucket in self._recorded:
             return self._recorded[bucket]
         ids, positions, _, rows, starts, counts, lengths, done, words, depths = sent[:10]
@@ -249,6 +283,7 @@ class StaticForward:
         if self._graphs is None:
             return forward
         found = None
+        recordings.note()
         try:
             found = self._graphs.record(forward)
         except Exception as error:  # noqa: BLE001 - of CUDA, Triton or the model

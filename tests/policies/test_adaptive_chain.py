@@ -230,6 +230,19 @@ def test_a_step_is_predicted_and_observed() -> None:
     assert own.acceptance._count[:3] == [1, 1, 0]
 
 
+def test_a_step_in_which_a_forward_was_recorded_teaches_no_costs() -> None:
+    tree = TreeBuilder(99)
+    tree.add_chain([5, 6], "draft")
+    done = Outcome(tree.build("adaptive"), (1,), (5, 9), NO_ROWS)
+    for recorded in (False, True):
+        own = tuner(StepCosts(LINEAR))
+        own.costs = LiveCosts(StepCosts(LINEAR))
+        before = own.costs.now(1)
+        own.observe(StepReport([bid(0.8, 0.5)], [done], StepTimes(0.1, 50.0), recorded))
+        assert (own.costs.now(1) is before) == recorded
+        assert own.acceptance._count[:3] == [1, 1, 0]
+
+
 TABLE = {0: [(1, 0.9)], 1: [(2, 0.5)], 2: [(3, 0.25)], 3: [(4, 0.8)]}
 
 

@@ -138,12 +138,18 @@ class Told(Clock):
         return self.left.pop(0)
 
 
-def step(of: ThroughputTuner, *outcomes: Outcome, contexts: tuple[int, ...] = (10,)) -> int:
+def step(
+    of: ThroughputTuner,
+    *outcomes: Outcome,
+    contexts: tuple[int, ...] = (10,),
+    recorded: bool = False,
+) -> int:
     """One step; returns the width that its requests were given."""
     [width, *others] = of.begin([RequestLoad(c, 9, 1.0, 0.0) for c in contexts], queued=False)
     assert others == [width] * len(others)
     assert of.price([]) == FREE
-    found = of.observe(StepReport([None] * len(outcomes), outcomes, StepTimes(0.5, 1.0)))
+    times = StepTimes(0.5, 1.0)
+    found = of.observe(StepReport([None] * len(outcomes), outcomes, times, recorded))
     assert found == [None] * len(outcomes)
     return width
 
@@ -153,6 +159,7 @@ def test_only_whole_chains_teach_the_width() -> None:
     own = ThroughputTuner(Width(2, 16), clock, cooldown=False)
     for done in (outcome(0, 0), outcome(1, 1), outcome(2, 2), outcome(1, 0), outcome(2, 2)):
         assert step(own, done) == 2
+    assert step(own, outcome(2, 2), recorded=True) == 3
     assert step(own, outcome(0, 0)) == 3
     assert clock.sizes == [StepSize(3, 10, 1)] * 2
 

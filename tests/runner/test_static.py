@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from draftwood import recordings
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.block_cache import BlockCache
@@ -16,7 +17,7 @@ from draftwood.runner.device_trees import DeviceTrees, SeenPlan
 from draftwood.runner.masks import LayerKind
 from draftwood.runner.runner import Runner
 from draftwood.runner.scored import Scored
-from draftwood.runner.static import Forward, StaticForward, bucket_for
+from draftwood.runner.static import Bucket, Forward, StaticForward, bucket_for
 from draftwood.tree import tree_of
 from tests.factories.interpreted_attention import attend_by_kernel, interpreted_attention
 from tests.factories.model_families import FAMILIES, VOCAB
@@ -118,7 +119,7 @@ def test_a_bucket_is_recorded_once_and_again_when_the_cache_has_moved(runner: Ru
         [rows] = runner.forward([slot], [tree], Needs())
         assert worst(rows, path_logits(runner.model, text, tree)) < TOLERANCE
 
-    for nodes, recorded in ((5, 1), (8, 1), (6, 1), (3, 2), (7, 2)):
+    for nodes, recorded in ((5, 1), (8, 1), (6, 1), (9, 2), (7, 2)):
         forward(nodes)
         assert graphs.recorded == recorded
     runner.cache.make_room([runner.cache.row(runner.open(40))], [4000])
@@ -213,3 +214,53 @@ def test_many_further_numbers_do_not_move_the_others(runner: Runner) -> None:
         found = runner.submit([slot], [tree_of([5], [-1])], Needs(), numbers)
         assert found.numbers.tolist() == numbers.tolist()
     assert graphs.recorded == 1
+
+
+def test_a_rare_size_runs_in_a_larger_bucket_that_is_recorded(runner: Runner) -> None:
+    graphs = CountingGraphs()
+    static = in_buckets(runner, graphs)
+    rng = np.random.default_rng(0)
+    texts = random_prompts(rng, (20, 12), VOCAB)
+    slots = [runner.open(80) for _ in texts]
+    runner.prefill(slots, texts, Needs())
+
+    def forward(*nodes: int) -> int:
+        trees = [random_tree(rng, n, VOCAB) for n in nodes]
+        own = slots[: len(trees)]
+        before = recordings.count()
+        for rows, text, tree in zip(
+            runner.forward(own, trees, Needs()), texts, trees, strict=False
+        ):
+            assert worst(rows, path_logits(runner.model, text, tree)) < TOLERANCE
+        assert recordings.count() - before in (0, 1)
+        return graphs.recorded
+
+    assert forward(20, 30) == 1
+    # Two trees of 64 nodes in all hold smaller ones, and fewer of them.
+    assert [forward(3, 1) for _ in range(9)] == [1] * 8 + [2]
+    assert [forward(5) for _ in range(9)] == [2] * 8 + [3]
+    # The least that holds a tree is taken: of 4 nodes of two trees rather than 64.
+    assert forward(4) == 3
+    assert static._padded[Bucket(1, 4, 4, 1, 0, (), 0, 0)] == 1
+    # Nothing holds a larger one.
+    assert forward(40, 30) == 4
+    with recordings.at_once():
+        assert [forward(1), forward(1)] == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("taps", (1,)), ("vector_width", 8), ("top_k", None), ("depths", 64)]
+)
+def test_a_bucket_of_other_outputs_or_numbers_holds_no_trees(field: str, value: Any) -> None:
+    large, small = Bucket(4, 64, 64, 2, 0, (), 0, 5), Bucket(2, 8, 4, 1, 0, (), 0, 5)
+    assert large.holds(small)
+    assert small.holds(small)
+    assert not small.holds(large)
+    assert not large.holds(small._replace(**{field: value}))
+    assert not large._replace(**{field: value}).holds(small)
+
+
+def test_windows_are_padded_with_their_depths() -> None:
+    large, small = Bucket(4, 64, 64, 2, 128, (), 0, 5), Bucket(2, 8, 4, 1, 64, (), 0, 5)
+    assert large.holds(small)
+    assert not large._replace(depths=32).holds(small)

@@ -1,8 +1,7 @@
 """Contenders that call transformers' ``generate`` on an untouched model.
 
-Without further arguments they use the default cache, without compilation. The run's settings
-replace the model's generation config, so that a checkpoint's penalties or limits do not apply to
-peers only.
+They use the default cache, without compilation. The run's settings replace the model's generation
+config, so that a checkpoint's penalties or limits do not apply to peers only.
 """
 
 from bisect import bisect_left
@@ -24,18 +23,16 @@ from draftwood.lab.bench.trial import tried
 class Generate:
     """Decodes a group in one call, padded on the left; all of its requests end at once.
 
-    With ``extra`` and without ``together``, as assisted ``generate`` must, it decodes one request
-    after another, and a request's seconds include the wait for those before it.
+    With ``extra``, which is for assisted ``generate``, it decodes one request after another, and a
+    request's seconds include the wait for those before it.
 
     Args:
         model: an untouched model; its generation config is overwritten.
         extra: further arguments of ``generate``.
-        together: with these, too, a group is decoded in one call.
     """
 
     model: Any
     extra: Mapping[str, Any] = field(default_factory=dict)
-    together: bool = False
 
     def begin(self, batch: int) -> Decode:  # noqa: ARG002
         """The decoder, which is stateless."""
@@ -44,8 +41,7 @@ class Generate:
     def decode(self, requests: Sequence[Request]) -> list[Answer]:
         """Call ``generate`` with the settings of each call's first request."""
         asked = perf_counter()
-        alone = self.extra and not self.together
-        calls = [[request] for request in requests] if alone else [requests]
+        calls = [[request] for request in requests] if self.extra else [requests]
         return [
             answer for call in calls for answer in generate(self.model, call, asked, self.extra)
         ]

@@ -60,7 +60,7 @@ class ThroughputTuner(Tuner):
             failed = self._given == self._width.least and not any(each.path for each in rounds)
             self._failures = self._failures + 1 if failed else 0
         filled = [each for each in rounds if each.tree.drafted == self._given]
-        if filled:
+        if filled and not report.recorded:
             accepted = sum(len(each.path) for each in filled)
             looked_at = sum(min(len(each.path) + 1, self._given) for each in filled)
             committed = sum(len(each.committed) for each in filled) / len(filled)

@@ -281,6 +281,7 @@ def test_predictions_are_from_before_the_step() -> None:
 
 def test_a_step_teaches_the_costs() -> None:
     seen: list[tuple[object, ...]] = []
+    compared: list[tuple[object, ...]] = []
 
     class Recording(LiveCosts):
         def observe(self, *step: float) -> None:
@@ -289,14 +290,24 @@ def test_a_step_teaches_the_costs() -> None:
         def searched(self, *step: object) -> None:
             seen.append(step)
 
+        def compare(self, *step: object) -> None:
+            compared.append(step)
+
     of = AutoTuner(Calibration(), Recording(WITH_DRAFT), ONE)
 
-    def step(contexts: list[int], bids: list[Bid | None], taken: list[Outcome]) -> None:
+    def step(
+        contexts: list[int],
+        bids: list[Bid | None],
+        taken: list[Outcome],
+        *,
+        recorded: bool = False,
+    ) -> None:
         requests = [RequestLoad(each, 100, 1.0, 0.0, {"draft": 50}) for each in contexts]
         of.begin(requests, queued=False)
         if any(bids):
             of.price([each for each in bids if each is not None])
-        of.observe(StepReport(bids, taken, StepTimes(0.5, 1.25, 0.25, 0.375, 0.125)))
+        times = StepTimes(0.5, 1.25, 0.25, 0.375, 0.125)
+        of.observe(StepReport(bids, taken, times, recorded))
 
     # Three nodes and two roots; draft forwards and reading a backlog are a part of the search.
     step([7, 5], [bid(0.9, levels=(1, 4)), bid(0.9)], [outcome(chain(3), (0, 1)), NOTHING_RIGHT])
@@ -307,6 +318,12 @@ def test_a_step_teaches_the_costs() -> None:
     assert seen[2:] == [(2, 7, 1, 1.25, 0.75), (1, 0.5, {})]
     step([7], [None], [NOTHING_RIGHT])
     assert seen[4:] == [(1, 7, 1, 1.25, 0.75)], "no request has searched"
+    assert len(compared) == 3
+    # A step in which a forward was recorded took longer than any other will.
+    step([7], [bid(0.9)], [ONE_RIGHT], recorded=True)
+    assert (len(seen), len(compared)) == (5, 3)
+    step([7], [bid(0.9)], [ONE_RIGHT])
+    assert (len(seen), len(compared)) == (7, 4)
 
 
 def test_candidates_are_counted_whether_they_were_drafted_or_not() -> None:

@@ -115,16 +115,20 @@ class Engine:
         ahead = self.method.policy.budget + 1 + _MARGIN
         pooled = self.target if isinstance(self.target, PooledTarget) else None
         block = 0 if pooled is None else pooled.block
-        sizes = (self._phases.token_bytes, self._phases.slot_bytes)
-        self._memory = MemoryLimit(most_bytes, *sizes, ahead, block)
-        if pooled is not None and self._memory.tokens is not None:
-            pooled.allocate(self._memory.tokens)
-        self._numbers = itertools.count()
+        snapshots = 0
         self._prefixes: Prefixes | None = None
         if kept_bytes is not None:
             if not isinstance(self.target, ResumableTarget):
                 raise DraftwoodError("this target keeps no prefixes: leave prefix_cache out")
-            self._prefixes = Prefixes(self.target, self._phases.needs, kept_bytes)
+            snapshots = self.target.remember()
+            self._phases.last_apart = recurrent = snapshots > 0
+            needs = self._phases.needs
+            self._prefixes = Prefixes(self.target, needs, kept_bytes, recurrent=recurrent)
+        sizes = (self._phases.token_bytes, self._phases.slot_bytes + snapshots)
+        self._memory = MemoryLimit(most_bytes, *sizes, ahead, block)
+        if pooled is not None and self._memory.tokens is not None:
+            pooled.allocate(self._memory.tokens)
+        self._numbers = itertools.count()
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}
         self._joining: dict[int, JoiningRequest] = {}  # those of them whose prompt is not cached

@@ -51,6 +51,10 @@ class Phases:
         method: its policy, drafters and verifier.
         host: where the drafters are built.
 
+    Attributes:
+        last_apart: whether the last token of a prompt is cached by itself, so that the states
+            before it can be kept.
+
     Raises:
         DraftwoodError: a drafter's settings do not fit the target.
     """
@@ -69,6 +73,7 @@ class Phases:
         drafters = self._drafters.values()
         self._needs = reduce(or_, (d.needs for d in drafters), method.policy.needs)
         self._shares = [(d, FeatureShare(self._needs.taps, d.needs.taps)) for d in drafters]
+        self.last_apart = False
 
     def prefill(self, joining: Sequence[JoiningRequest], *, alone: bool) -> list[JoiningRequest]:
         """Cache the next piece of the prompts of requests that join; returns those that are done.
@@ -78,6 +83,8 @@ class Phases:
         resumable = self._resumable
         left = [request.left for request in joining]
         counts = left if resumable is None else shared_out(left, ALONE if alone else self._piece())
+        if self.last_apart:
+            counts = [n - (1 < n == own) for n, own in zip(counts, left, strict=True)]
         served = [(r, n) for r, n in zip(joining, counts, strict=True) if n]
         slots = [r.sequence.slot for r, _ in served]
         pieces = [r.piece(n) for r, n in served]

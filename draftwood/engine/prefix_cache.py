@@ -66,15 +66,17 @@ class PrefixCache:
     def longest(
         self, ids: Sequence[int] | NDArray[np.int64], namespace: str
     ) -> tuple[Prefix | None, int]:
-        """The kept text that shares the most first tokens with ``ids``, and how many.
+        """The kept text of which the most first tokens of ``ids`` can be taken, and how many.
 
-        It counts as used. None and 0 if no text shares :data:`SHORTEST` tokens.
+        It counts as used. None and 0 if no text begins with the first :data:`SHORTEST` of
+        them.
         """
         given = np.asarray(ids, dtype=np.int64)
         alike = self._alike.get(_key(given, namespace), ())
         if not alike:
             return None, 0
-        shared = [common(self._kept[number].tokens, given) for number in alike]
+        texts = [self._kept[number] for number in alike]
+        shared = [text.saved.restorable(common(text.tokens, given)) for text in texts]
         best = int(np.argmax(shared))
         self._kept.move_to_end(alike[best])
         return self._kept[alike[best]], shared[best]

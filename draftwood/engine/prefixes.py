@@ -1,7 +1,8 @@
 """Begins requests with tokens that are cached already, and keeps those of requests that end.
 
 The tokens come from a finished text, or from a request that runs. Both must be of the same
-namespace. A request whose prompt begins like one that is being cached waits for that one.
+namespace. A request whose prompt begins like one that is being cached waits for that one. Of a
+model with recurrent layers, a text can be taken up to where its states were kept.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from draftwood.engine.joining import JoiningRequest
 from draftwood.engine.prefix_cache import SHORTEST, Prefix, PrefixCache, common
 from draftwood.engine.sequence import RunningRequest
 from draftwood.engine.token_rows import TokenRows, first_rows
-from draftwood.protocols import Needs, ResumableTarget, SavedTokens
+from draftwood.protocols import Needs, ResumableTarget, SavedTokens, TargetOutput
 
 
 class Prefixes:
@@ -23,14 +24,18 @@ class Prefixes:
         target: whose cache the tokens are in.
         needs: of the drafters.
         most: bytes of finished texts to keep.
+        recurrent: whether the target has recurrent layers.
 
     Attributes:
         queried: prompt tokens of all requests that began.
         reused: those of them that were not computed.
     """
 
-    def __init__(self, target: ResumableTarget, needs: Needs, most: int) -> None:
+    def __init__(
+        self, target: ResumableTarget, needs: Needs, most: int, *, recurrent: bool = False
+    ) -> None:
         self.queried = self.reused = 0
+        self._recurrent = recurrent
         self._target = target
         self._needs = needs
         self._cache = PrefixCache(most)
@@ -44,8 +49,15 @@ class Prefixes:
         """Whether a request had better wait: another one is just caching its first tokens."""
         ids, namespace = _text(sequence), sequence.request.namespace
         others = [j.sequence for j in joining if j.sequence.request.namespace == namespace]
-        coming = max((common(_text(other), ids) for other in others), default=0)
+        coming = max((self._coming(_text(other), ids) for other in others), default=0)
         return coming >= SHORTEST and coming > self._cache.longest(ids, namespace)[1]
+
+    def _coming(self, other: NDArray[np.int64], ids: NDArray[np.int64]) -> int:
+        """How many first tokens of a prompt can be taken from another one when that is cached."""
+        shared = common(other, ids)
+        if not self._recurrent:
+            return shared
+        return len(other) - 1 if shared >= len(other) - 1 else 0
 
     def begin(self, sequence: RunningRequest, running: Iterable[RunningRequest]) -> JoiningRequest:
         """Put the first tokens into the request's slot, as far as they are cached."""
@@ -54,26 +66,34 @@ class Prefixes:
         self.queried += len(ids)
         # The logits of the last token are not kept, and are needed.
         most = len(ids) - 1
-        kept, length = self._cache.longest(ids, namespace)
-        length = min(length, most)
-        lender: RunningRequest | None = None
+        kept, length = self._cache.longest(ids[:most], namespace)
+        lender, shared = None, length
         for other in running:
             if other.request.namespace == namespace:
-                shared = min(common(self._cached(other), ids), most)
-                if shared > length:
-                    lender, length = other, shared
-        if length < SHORTEST:
-            return JoiningRequest(sequence)
-        saved: SavedTokens | None
-        if lender is not None:
+                common_tokens = min(common(self._cached(other), ids), most)
+                if common_tokens > shared:
+                    lender, shared = other, common_tokens
+        lent = self._target.saved(lender.slot, shared) if lender and shared >= SHORTEST else None
+        if lent is not None and lent.length > length:
+            assert lender is not None
             assert lender.rows is not None
-            saved, rows = self._target.saved(lender.slot, length), lender.rows.first(length)
-        else:
-            assert kept is not None
-            saved, rows = kept.saved, kept.rows
-            if rows is not None:
-                rows = first_rows(rows, length, prompt_rows=self._needs.prompt_rows)
-        if saved is None:
+            return self._taken(sequence, lent, lent.length, lender.rows.first(lent.length))
+        if kept is None or length < SHORTEST:
+            return JoiningRequest(sequence)
+        rows = kept.rows
+        if rows is not None:
+            rows = first_rows(rows, length, prompt_rows=self._needs.prompt_rows)
+        return self._taken(sequence, kept.saved, length, rows)
+
+    def _taken(
+        self,
+        sequence: RunningRequest,
+        saved: SavedTokens,
+        length: int,
+        rows: TargetOutput | None,
+    ) -> JoiningRequest:
+        """A request that begins with the first saved tokens, if they are not too few."""
+        if length < SHORTEST:
             return JoiningRequest(sequence)
         self._target.restore(sequence.slot, saved, length)
         self.reused += length
@@ -91,8 +111,8 @@ class Prefixes:
             return
         saved = self._target.saved(sequence.slot, len(tokens))
         if saved is not None:
-            rows = sequence.rows.first(len(tokens))
-            self._cache.add(Prefix(tokens.copy(), saved, rows), namespace)
+            rows = sequence.rows.first(saved.length)
+            self._cache.add(Prefix(tokens[: saved.length].copy(), saved, rows), namespace)
 
     def _cached(self, sequence: RunningRequest) -> NDArray[np.int64]:
         """The request's tokens that are in the cache.

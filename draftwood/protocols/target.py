@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,6 +151,10 @@ class TargetInfo:
     config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
+Snapshot: TypeAlias = "Mapping[tuple[int, str], torch.Tensor]"
+"""The states of recurrent layers behind a text: by the layer's index and the state's name."""
+
+
 @dataclass(frozen=True, eq=False)
 class SavedTokens:
     """Keys and values of a text's first tokens, copied out of a cache.
@@ -158,15 +162,24 @@ class SavedTokens:
     Attributes:
         length: tokens.
         tensors: as the cache groups them, with ``length`` entries each.
+        states: of recurrent layers, behind so many tokens; None: the model has no such layers.
     """
 
     length: int
     tensors: tuple[torch.Tensor, ...]
+    states: Mapping[int, Snapshot] | None = None
+
+    def restorable(self, length: int) -> int:
+        """How many of the first ``length`` tokens a slot can begin with."""
+        if self.states is None:
+            return min(length, self.length)
+        return max((known for known in self.states if known <= length), default=0)
 
     @property
     def bytes(self) -> int:
         """Bytes of all tensors."""
-        return sum(tensor.numel() * tensor.itemsize for tensor in self.tensors)
+        states = (each for known in (self.states or {}).values() for each in known.values())
+        return sum(tensor.numel() * tensor.itemsize for tensor in (*self.tensors, *states))
 
 
 class Submitted(Protocol):
@@ -299,12 +312,23 @@ class ResumableTarget(Target, Protocol):
         ...
 
     def saved(self, slot: int, length: int) -> SavedTokens | None:
-        """A copy of a slot's first tokens.
+        """A copy of a slot's first tokens, or of fewer, behind which the states are known.
 
-        None if their keys depend on how long the text is.
+        None if their keys depend on how long the text is, or no state is known.
         """
         ...
 
     def restore(self, slot: int, saved: SavedTokens, length: int) -> None:
-        """Begin an empty slot with the first of the saved tokens."""
+        """Begin an empty slot with the first of the saved tokens, as many as are restorable."""
+        ...
+
+    def remember(self) -> int:
+        """Keep states of all further texts, so that they can be saved.
+
+        States are kept within a prompt and before its last token, where that one is cached by
+        itself.
+
+        Returns:
+            Bytes that this takes of a slot at most; 0: the model has no recurrent layers.
+        """
         ...

@@ -129,6 +129,9 @@ class ChunkedPrefill:
             torch.cat(hidden)[None] if hidden else None,
             [prompt.min_extent for prompt in live],
         )
+        if self.forward_pass.recurrent is not None:
+            for prompt, start, n in zip(live, starts, counts, strict=True):
+                self.forward_pass.recurrent.cached(prompt.slot, start + n)
         # Of unfinished prompts nobody needs a row, and nothing waits for the device.
         rows: HostRows | None = None
         if needs.host and (needs.prompt_rows or any(finished)):

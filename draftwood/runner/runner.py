@@ -6,6 +6,7 @@ node sees the cached tokens, its ancestors and itself.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import accumulate
 from operator import add
 from typing import Any, Protocol, TypeVar
@@ -235,17 +236,34 @@ class Runner:
         prompts: Sequence[int],
     ) -> list[TargetOutput]:
         """See :class:`draftwood.protocols.ResumableTarget`."""
-        return self.prefill(slots, pieces, needs, min_extents=prompts)
+        found = self.prefill(slots, pieces, needs, min_extents=prompts)
+        if self.recurrent is not None:
+            for slot, tokens in zip(slots, prompts, strict=True):
+                if self.cache.length(slot) == tokens - 1:
+                    self.recurrent.cached(slot, tokens - 1, ended=True)
+        return found
 
     def saved(self, slot: int, length: int) -> SavedTokens | None:
-        """See :class:`draftwood.protocols.ResumableTarget`: of a recurrent layer, None is kept."""
-        if self._forward_pass.needs_extents or self.recurrent is not None:
+        """See :class:`draftwood.protocols.ResumableTarget`."""
+        if self._forward_pass.needs_extents:
             return None
-        return self.cache.saved(slot, length)
+        if self.recurrent is None:
+            return self.cache.saved(slot, length)
+        states = self.recurrent.saved(slot, length, self.cache.length(slot))
+        return replace(self.cache.saved(slot, max(states)), states=states) if states else None
 
     def restore(self, slot: int, saved: SavedTokens, length: int) -> None:
         """See :class:`draftwood.protocols.ResumableTarget`."""
         self.cache.restore(slot, saved, length)
+        if self.recurrent is not None and saved.states is not None:
+            self.recurrent.restore(slot, length, saved.states)
+
+    def remember(self) -> int:
+        """See :class:`draftwood.protocols.ResumableTarget`."""
+        if self.recurrent is None:
+            return 0
+        self.recurrent.remembers = True
+        return self.recurrent.remembered_bytes
 
     def forward(
         self,

@@ -1,12 +1,19 @@
 """The states of a model's recurrent layers, by slot, beside the KV cache."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 import torch
 
 from draftwood.errors import DraftwoodError
+from draftwood.protocols import Snapshot
 from draftwood.runner.recurrent.forwards import ChunkForward, Place, TreeForward
+
+_EVERY = 1024
+"""Tokens of a prompt behind which its states are kept again, at the end of the next chunk."""
+
+_MOST = 4
+"""States that are kept of a text at most, as each takes as much as a slot."""
 
 
 class RecurrentStates:
@@ -16,11 +23,15 @@ class RecurrentStates:
     which :meth:`commit` computes the state behind the accepted path. Inside ``with states:`` the
     model's recurrent layers read :attr:`forward`.
 
+    A state cannot go back. So that a later text can begin like this one, snapshots of a slot's
+    states are kept once :attr:`remembers` is set.
+
     Args:
         device: the model's.
 
     Attributes:
         forward: the forward that the model computes; None: it is not ours.
+        remembers: whether snapshots are kept.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -30,6 +41,8 @@ class RecurrentStates:
         self._next: TreeForward | ChunkForward | None = None
         self._latest: dict[int, tuple[TreeForward, int]] = {}
         self.forward: TreeForward | ChunkForward | None = None
+        self.remembers = False
+        self._snapshots: dict[int, dict[int, Snapshot]] = {}
 
     @property
     def present(self) -> TreeForward | ChunkForward:
@@ -64,11 +77,13 @@ class RecurrentStates:
     def release(self, slot: int) -> None:
         """Forget a slot."""
         self._latest.pop(slot, None)
+        self._snapshots.pop(slot, None)
 
     def trim(self) -> None:
         """Give back all memory; no slot is open."""
         self._tensors.clear()
         self._latest.clear()
+        self._snapshots.clear()
         self._slots = 0
 
     @torch.inference_mode()
@@ -87,6 +102,49 @@ class RecurrentStates:
             )
         self.open(slot)
         self.release(slot)
+
+    def cached(self, slot: int, length: int, *, ended: bool = False) -> None:
+        """Note that a slot's states are those behind a prompt's first tokens.
+
+        Args:
+            slot: where the prompt is cached.
+            length: tokens so far.
+            ended: whether only the last token is missing; else a snapshot is kept now and then.
+        """
+        if not self.remembers:
+            return
+        kept = self._snapshots.setdefault(slot, {})
+        if length - max(kept, default=0) >= _EVERY or (ended and length not in kept):
+            kept[length] = self._snapshot(slot)
+        if len(kept) > _MOST:
+            lengths = [0, *sorted(kept)]
+            # The one without which the largest gap between two is smallest; never the newest.
+            closest = min(range(1, len(kept)), key=lambda i: lengths[i + 1] - lengths[i - 1])
+            del kept[lengths[closest]]
+
+    def saved(self, slot: int, length: int, cached: int) -> dict[int, Snapshot]:
+        """The snapshots of a slot's first ``length`` tokens, and its states if it holds no more."""
+        found = {n: each for n, each in self._snapshots.get(slot, {}).items() if n <= length}
+        if cached == length and length not in found:
+            found[length] = self._snapshot(slot)
+        return found
+
+    @torch.inference_mode()
+    def restore(self, slot: int, length: int, states: Mapping[int, Snapshot]) -> None:
+        """Continue a slot behind ``length`` tokens of a text of which these states were kept."""
+        for place, kept in states[length].items():
+            self.of(place, kept.shape, kept.dtype)[slot] = kept
+        if self.remembers:
+            self._snapshots[slot] = {n: each for n, each in states.items() if n <= length}
+
+    @torch.inference_mode()
+    def _snapshot(self, slot: int) -> Snapshot:
+        return {place: tensor[slot].clone() for place, tensor in self._tensors.items()}
+
+    @property
+    def remembered_bytes(self) -> int:
+        """Bytes of the snapshots of a slot at most."""
+        return _MOST * self.slot_bytes
 
     def begin_chunk(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         """The next forward is over tokens that follow the slots' texts."""

@@ -406,15 +406,6 @@ def test_states_that_are_not_served_are_refused(
         attach(made.from_config(config).eval())
 
 
-def test_a_prefix_cache_keeps_nothing_of_such_a_model() -> None:
-    model = HYBRIDS["lfm2"]()
-    engine = Engine(model, method("ar"), prefix_cache="10MB")
-    request = Request([5, 9, 13, 7] * 8, max_new_tokens=6, eos=())
-    first, again = (engine.generate([request])[0].tokens for _ in range(2))
-    assert first == again
-    assert engine.prefix_tokens[1] == 0
-
-
 def test_other_models_have_no_states() -> None:
     with attached(FAMILIES["llama"]()) as runner:
         assert runner.recurrent is None

@@ -8,7 +8,8 @@
 # DATA holds code, prose, wiki, math and chat as *.txt.gz. Environment: PYTHON, THREADS; ASSETS,
 # where the models go in the end; MODELS, those to train (target draft eagle3); PRECISION, float32
 # or bfloat16 (faster on CPUs that have instructions for it), if not set bfloat16 on a GPU and
-# float32 on a CPU; MICRO_TOKENS, how many run through a model at once.
+# float32 on a CPU; MICRO_TOKENS, how many run through a model at once; RECURRENT, gated DeltaNet
+# layers before each attention layer of the target (3: the layout of Qwen3.5; if not set, a Llama).
 set -euo pipefail
 
 usage="usage: runs/train_embedded.sh DATA OUT [TARGET_TOKENS] [DRAFT_TOKENS] [HEAD_TOKENS]"
@@ -44,6 +45,7 @@ trap 'exit 143' TERM
 for model in $models; do
     case $model in
         target) "$python" -m draftwood train target "${shared[@]}" \
+            ${RECURRENT:+--recurrent "$RECURRENT"} \
             --tokens "$target_tokens" --short-share 0.8 --export "$assets/target" ;;
         draft) "$python" -m draftwood train draft "${shared[@]}" \
             --tokens "$draft_tokens" --rows 4 --short-share 0.8 \

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.lab.loops import pooled, repeats
@@ -18,6 +18,7 @@ from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.eagle3 import unroll
 from draftwood.lab.train.head_loss import DraftLabels, head_labels
 from draftwood.lab.train.teacher import TargetStates, Teacher
+from draftwood.lab.train.text_model import TextModel
 from draftwood.lab.train.tokenizer import bytes_per_token
 
 logger = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class HeadAcceptance:
 
 @torch.inference_mode()
 def held_out_loss(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, domain: Domain
+    model: TextModel, tokenizer: PreTrainedTokenizerFast, domain: Domain
 ) -> HeldOutLoss:
     """Measure ``model`` on up to 32 rows of 512 tokens of the domain's held-out text."""
     sizes = torch.tensor(bytes_per_token(tokenizer))
@@ -107,7 +108,7 @@ def held_out_loss(
 
 
 @torch.inference_mode()
-def agreement(student: LlamaForCausalLM, teacher: LlamaForCausalLM, domain: Domain) -> Agreement:
+def agreement(student: TextModel, teacher: TextModel, domain: Domain) -> Agreement:
     """Compare two models with the same vocabulary on the rows of `held_out_loss`."""
     same, overlap, count = 0, 0.0, 0
     for rows in _rows(domain):
@@ -239,7 +240,7 @@ def _shares(sums: Tensor, count: int) -> list[float]:
 
 
 @torch.inference_mode()
-def greedy_loops(model: LlamaForCausalLM, domain: Domain, prompts: int = 16) -> Repetition:
+def greedy_loops(model: TextModel, domain: Domain, prompts: int = 16) -> Repetition:
     """Repetition in greedy 128-token continuations of 128-token held-out prompts."""
     rows = torch.from_numpy(held_out_rows(domain, _PROMPT, prompts)).to(model.device)
     given = rows[:, :-1]
@@ -265,6 +266,6 @@ def _rows(domain: Domain) -> tuple[Tensor, ...]:
     return torch.split(rows, _ROWS_AT_ONCE)
 
 
-def _logits(model: LlamaForCausalLM, tokens: Tensor) -> Tensor:
+def _logits(model: TextModel, tokens: Tensor) -> Tensor:
     logits: Tensor = model(input_ids=tokens.to(model.device), use_cache=False).logits
     return logits.float()

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
 
 from draftwood.drafters.dflash.checkpoint import save_dflash
 from draftwood.drafters.dflash.network import DFlashNetwork
@@ -20,12 +20,13 @@ from draftwood.drafters.medusa.checkpoint import save_medusa
 from draftwood.drafters.medusa.heads import MedusaHeads
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_text
+from draftwood.lab.train.text_model import TextModel
 
 _PROVENANCE = "provenance.json"
 
 
 def export_model(
-    model: LlamaForCausalLM,
+    model: TextModel,
     tokenizer: PreTrainedTokenizerFast,
     provenance: dict[str, Any],
     directory: Path,
@@ -109,12 +110,12 @@ def check_export(directory: Path) -> None:
     check_writable(place / _PROVENANCE)
 
 
-def load_exported(directory: Path, device: torch.device) -> LlamaForCausalLM:
+def load_exported(directory: Path, device: torch.device) -> TextModel:
     """Read a model written by `export_model` as float32; DraftwoodError if there is none."""
     if not (directory / "config.json").is_file():
         raise DraftwoodError(f"There is no model in {directory}; train it first.")
-    model = LlamaForCausalLM.from_pretrained(directory, dtype=torch.float32)
-    assert isinstance(model, LlamaForCausalLM)
+    made: Any = AutoModelForCausalLM
+    model: TextModel = made.from_pretrained(directory, dtype=torch.float32)
     torch.nn.Module.to(model, device)
     model.train(False)
     return model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import setting
@@ -11,11 +11,16 @@ from draftwood.protocols.settings import Part
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
+    from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
 
 
 @dataclass(frozen=True)
 class ModelShape(Part):
-    """Sizes of a Llama model with tied embeddings; by default those of the embedded target."""
+    """Sizes of a model with tied embeddings; by default those of the embedded target, a Llama.
+
+    With ``recurrent`` layers it has the layout of Qwen3.5, and as many recurrent heads, of the same
+    size, as query heads.
+    """
 
     hidden: int = setting(256, "Hidden size.", least=1)
     layers: int = setting(8, "Number of layers.", least=1)
@@ -24,6 +29,9 @@ class ModelShape(Part):
     head_dim: int = setting(64, "Size of a head.", least=1)
     ffn: int = setting(576, "Intermediate size of the feed-forward layers.", least=1)
     context: int = setting(4096, "", least=1)
+    recurrent: int = setting(
+        0, "Gated DeltaNet layers before each attention layer, as in Qwen3.5; 0: a Llama.", least=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,24 +43,49 @@ class ModelShape(Part):
             raise DraftwoodError(
                 f"--head-dim is {self.head_dim}; rotary positions need an even one."
             )
+        if self.layers % (self.recurrent + 1):
+            raise DraftwoodError(
+                f"--layers {self.layers} is no multiple of {self.recurrent + 1}, of which the last "
+                "one has attention; give one."
+            )
 
-    def config(self, vocab_size: int) -> LlamaConfig:
-        """The Hugging Face configuration; token 0 is begin and end of text."""
+    def config(self, vocab_size: int) -> LlamaConfig | Qwen3_5TextConfig:
+        """The Hugging Face configuration; token 0 is begin and end of text.
+
+        Raises:
+            DraftwoodError: the installed transformers lacks Qwen3.5.
+        """
         from transformers import LlamaConfig
 
-        return LlamaConfig(
-            vocab_size=vocab_size,
-            hidden_size=self.hidden,
-            intermediate_size=self.ffn,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            num_key_value_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            max_position_embeddings=self.context,
-            rms_norm_eps=1e-6,
-            tie_word_embeddings=True,
-            bos_token_id=0,
-            eos_token_id=0,
+        shared: dict[str, Any] = {
+            "vocab_size": vocab_size,
+            "hidden_size": self.hidden,
+            "intermediate_size": self.ffn,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "max_position_embeddings": self.context,
+            "rms_norm_eps": 1e-6,
+            "tie_word_embeddings": True,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+        }
+        if not self.recurrent:
+            return LlamaConfig(**shared)
+        try:
+            from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
+        except ImportError as error:
+            raise DraftwoodError(
+                "the installed transformers lacks Qwen3.5: install a newer one, or leave out "
+                "--recurrent"
+            ) from error
+        linear: dict[str, Any] = {"num_key_heads": self.heads, "num_value_heads": self.heads}
+        linear |= {"key_head_dim": self.head_dim, "value_head_dim": self.head_dim}
+        own = {f"linear_{name}": size for name, size in linear.items()}
+        kinds = ["linear_attention"] * self.recurrent + ["full_attention"]
+        return Qwen3_5TextConfig(
+            **shared, **own, layer_types=kinds * (self.layers // len(kinds)), pad_token_id=None
         )
 
 

@@ -1,31 +1,46 @@
-"""Small Llama models and their training loss."""
+"""Small models and their training loss."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from transformers import LlamaForCausalLM
+from transformers import AutoModelForCausalLM
 
 from draftwood.lab.train.loss import Labels, chunked_loss
 from draftwood.lab.train.recipe import ModelShape, TrainingRecipe
 
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
+    from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5ForCausalLM
 
-def new_model(shape: ModelShape, vocab_size: int, seed: int) -> LlamaForCausalLM:
-    """Initialise a float32 model; its residual branches start at zero."""
+TextModel: TypeAlias = "LlamaForCausalLM | Qwen3_5ForCausalLM"
+"""A model that is trained on text; see :class:`ModelShape`."""
+
+
+def new_model(shape: ModelShape, vocab_size: int, seed: int) -> TextModel:
+    """Initialise a float32 model; its residual branches start at zero.
+
+    Raises:
+        DraftwoodError: see :meth:`ModelShape.config`.
+    """
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(shape.config(vocab_size))
+    made: Any = AutoModelForCausalLM
+    model: TextModel = made.from_config(shape.config(vocab_size), dtype=torch.float32)
     zero_branches(model)
     return model
 
 
 def zero_branches(model: nn.Module) -> None:
-    """Set the output projections of attention and feed-forward layers to zero."""
+    """Set the output projections of attention, recurrent and feed-forward layers to zero."""
     for name, parameter in model.named_parameters():
-        if name.endswith(("o_proj.weight", "down_proj.weight")):
+        if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight")):
             torch.nn.init.zeros_(parameter)
 
 
-def last_hidden(model: LlamaForCausalLM, tokens: Tensor, mixed: bool) -> Tensor:
+def last_hidden(model: TextModel, tokens: Tensor, mixed: bool) -> Tensor:
     """The last hidden states [rows * length, d] of ``tokens`` [rows, length].
 
     If ``mixed``, matrix products run in bfloat16 and the states are bfloat16.
@@ -87,9 +102,9 @@ class TextLoss:
         mixed: whether matrix products run in bfloat16.
     """
 
-    model: LlamaForCausalLM
+    model: TextModel
     recipe: TrainingRecipe
-    teacher: LlamaForCausalLM | None = None
+    teacher: TextModel | None = None
     mixed: bool = False
 
     def __call__(self, given: Tensor, wanted: Tensor, step: int) -> Tensor:

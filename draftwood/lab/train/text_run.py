@@ -5,14 +5,13 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from transformers import LlamaForCausalLM
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.evaluate import agreement, greedy_loops, held_out_loss
 from draftwood.lab.train.export import export_model, is_finished, load_exported
 from draftwood.lab.train.recipe import ModelShape, TrainingRecipe
 from draftwood.lab.train.run_options import RunOptions
-from draftwood.lab.train.text_model import TextLoss, new_model
+from draftwood.lab.train.text_model import TextLoss, TextModel, new_model
 from draftwood.lab.train.training_run import TrainingRun
 
 logger = logging.getLogger(__name__)
@@ -68,7 +67,7 @@ def train_model(
     )
 
 
-def _teacher(run: TrainingRun) -> LlamaForCausalLM:
+def _teacher(run: TrainingRun) -> TextModel:
     directory = run.out / "target" / "model"
     if not is_finished(directory):
         raise DraftwoodError(

@@ -5,17 +5,17 @@ import math
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from draftwood.lab.train.corpus import Domain
 from draftwood.lab.train.evaluate import Repetition, agreement, greedy_loops, held_out_loss
 from draftwood.lab.train.recipe import ModelShape
-from draftwood.lab.train.text_model import new_model
+from draftwood.lab.train.text_model import TextModel, new_model
 
 SHAPE = ModelShape(hidden=16, layers=1, heads=1, kv_heads=1, head_dim=16, ffn=16, context=512)
 
 
-def flat_model(vocabulary: int) -> LlamaForCausalLM:
+def flat_model(vocabulary: int) -> TextModel:
     """Every next token equally likely."""
     model = new_model(SHAPE, vocabulary, 1)
     torch.nn.init.zeros_(model.model.norm.weight)

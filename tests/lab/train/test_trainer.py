@@ -1,5 +1,7 @@
 """The loop: models and heads learn, they resume exactly, and threads change nothing."""
 
+from __future__ import annotations
+
 import json
 import os
 import signal
@@ -10,7 +12,6 @@ from typing import Any, TypeAlias
 
 import pytest
 import torch
-from transformers import LlamaForCausalLM
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.batches import Batches
@@ -21,7 +22,7 @@ from draftwood.lab.train.head_loss import HeadLoss
 from draftwood.lab.train.head_plan import HeadPlan
 from draftwood.lab.train.recipe import ModelShape, TrainingRecipe
 from draftwood.lab.train.teacher import Teacher
-from draftwood.lab.train.text_model import TextLoss, new_model
+from draftwood.lab.train.text_model import TextLoss, TextModel, new_model
 from draftwood.lab.train.trainer import RunEnd, Trainer
 from tests.factories.trainable_heads import teacher
 from tests.lab.train.conftest import MIXTURE
@@ -43,7 +44,7 @@ def text_trainer(
     directory: Path,
     domains: tuple[Domain, ...],
     recipe: TrainingRecipe = RECIPE,
-    taught_by: LlamaForCausalLM | None = None,
+    taught_by: TextModel | None = None,
     **options: Any,
 ) -> Trainer:
     batches = Batches(domains, MIXTURE, recipe.length, recipe.seed)

@@ -1,7 +1,7 @@
-"""Recorded forwards of this process: how many there were, and whether each size has its own.
+"""Recorded forwards of this process, and forwards whose time says nothing of later ones.
 
-To record a forward takes as long as dozens of steps, and is done once for each of its shapes. The
-time of a step in which that happened, in another thread too, says nothing of later ones.
+To record a forward takes as long as dozens of steps, and is done once for each of its shapes. Until
+then it may run in the larger shapes of another one. Neither takes as long as such a forward will.
 """
 
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ _at_once: ContextVar[bool] = ContextVar("at_once", default=False)
 
 
 def note() -> None:
-    """Count a forward that is recorded, or was tried to be."""
+    """Count a forward that runs in larger shapes, or the beginning or end of a recording."""
     global _count  # noqa: PLW0603 - of the process
     _count += 1
 
 
 def count() -> int:
-    """How many there were so far."""
+    """The number of notes so far, those of other threads included: they share the device."""
     return _count
 
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """A context whose forwards are recorded when their size first occurs: they are to be timed."""
+    """A context whose forwards are recorded when their shapes first occur: they are to be timed."""
     before = _at_once.set(True)
     try:
         yield

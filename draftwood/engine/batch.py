@@ -51,7 +51,7 @@ class Batch:
 
     @property
     def recorded(self) -> bool:
-        """Whether a forward was recorded since the step began, which takes long."""
+        """Whether a forward was recorded since the step began, or ran in larger shapes."""
         return recordings.count() > self._recordings
 
     def sound(self, sequence: RunningRequest) -> bool:

@@ -120,7 +120,7 @@ class Engine:
         if kept_bytes is not None:
             if not isinstance(self.target, ResumableTarget):
                 raise DraftwoodError("this target keeps no prefixes: leave prefix_cache out")
-            snapshots = self.target.remember()
+            snapshots = self.target.remembered_bytes
             self._phases.last_apart = recurrent = snapshots > 0
             needs = self._phases.needs
             self._prefixes = Prefixes(self.target, needs, kept_bytes, recurrent=recurrent)

@@ -78,11 +78,13 @@ class PrefixCache:
         texts = [self._kept[number] for number in alike]
         shared = [text.saved.restorable(common(text.tokens, given)) for text in texts]
         best = int(np.argmax(shared))
+        if not shared[best]:
+            return None, 0
         self._kept.move_to_end(alike[best])
-        return self._kept[alike[best]], shared[best]
+        return texts[best], shared[best]
 
     def add(self, prefix: Prefix, namespace: str) -> None:
-        """Keep a text, in the place of those that it continues.
+        """Keep a text, in the place of those that it continues and can stand for.
 
         A text that is too short, or takes more than all bytes, is not kept.
         """
@@ -90,8 +92,11 @@ class PrefixCache:
             return
         key = _key(prefix.tokens, namespace)
         for number in [*self._alike.get(key, ())]:
-            old = self._kept[number].tokens
-            if common(old, prefix.tokens) == len(old):
+            old = self._kept[number]
+            known = old.saved.states or ()
+            if common(old.tokens, prefix.tokens) == len(old.tokens) and all(
+                prefix.saved.restorable(length) == length for length in known
+            ):
                 self._drop(number)
         self.bytes += prefix.bytes
         self._kept[self._count] = prefix

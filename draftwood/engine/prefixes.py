@@ -14,7 +14,7 @@ from draftwood.engine.joining import JoiningRequest
 from draftwood.engine.prefix_cache import SHORTEST, Prefix, PrefixCache, common
 from draftwood.engine.sequence import RunningRequest
 from draftwood.engine.token_rows import TokenRows, first_rows
-from draftwood.protocols import Needs, ResumableTarget, SavedTokens, TargetOutput
+from draftwood.protocols import Needs, ResumableTarget
 
 
 class Prefixes:
@@ -50,51 +50,42 @@ class Prefixes:
         ids, namespace = _text(sequence), sequence.request.namespace
         others = [j.sequence for j in joining if j.sequence.request.namespace == namespace]
         coming = max((self._coming(_text(other), ids) for other in others), default=0)
-        return coming >= SHORTEST and coming > self._cache.longest(ids, namespace)[1]
+        return coming >= SHORTEST and coming > self._cache.longest(ids[:-1], namespace)[1]
 
     def _coming(self, other: NDArray[np.int64], ids: NDArray[np.int64]) -> int:
         """How many first tokens of a prompt can be taken from another one when that is cached."""
-        shared = common(other, ids)
+        # The logits of the last token are not kept, and are needed.
+        shared = min(common(other, ids), len(ids) - 1)
         if not self._recurrent:
             return shared
-        return len(other) - 1 if shared >= len(other) - 1 else 0
+        known = len(other) - 1
+        return known if shared >= known else 0
 
     def begin(self, sequence: RunningRequest, running: Iterable[RunningRequest]) -> JoiningRequest:
         """Put the first tokens into the request's slot, as far as they are cached."""
         sequence.rows = TokenRows(self._needs)
+        self._target.remember(sequence.slot)
         ids, namespace = _text(sequence), sequence.request.namespace
         self.queried += len(ids)
-        # The logits of the last token are not kept, and are needed.
         most = len(ids) - 1
         kept, length = self._cache.longest(ids[:most], namespace)
-        lender, shared = None, length
+        lender: RunningRequest | None = None
         for other in running:
             if other.request.namespace == namespace:
-                common_tokens = min(common(self._cached(other), ids), most)
-                if common_tokens > shared:
-                    lender, shared = other, common_tokens
-        lent = self._target.saved(lender.slot, shared) if lender and shared >= SHORTEST else None
-        if lent is not None and lent.length > length:
-            assert lender is not None
-            assert lender.rows is not None
-            return self._taken(sequence, lent, lent.length, lender.rows.first(lent.length))
-        if kept is None or length < SHORTEST:
-            return JoiningRequest(sequence)
-        rows = kept.rows
-        if rows is not None:
-            rows = first_rows(rows, length, prompt_rows=self._needs.prompt_rows)
-        return self._taken(sequence, kept.saved, length, rows)
-
-    def _taken(
-        self,
-        sequence: RunningRequest,
-        saved: SavedTokens,
-        length: int,
-        rows: TargetOutput | None,
-    ) -> JoiningRequest:
-        """A request that begins with the first saved tokens, if they are not too few."""
+                shared = min(common(self._cached(other), ids), most)
+                savable = self._target.savable(other.slot, shared)
+                if savable > length:
+                    lender, length = other, savable
         if length < SHORTEST:
             return JoiningRequest(sequence)
+        if lender is not None:
+            assert lender.rows is not None
+            saved, rows = self._target.saved(lender.slot, length), lender.rows.first(length)
+        else:
+            assert kept is not None
+            saved, rows = kept.saved, kept.rows
+            if rows is not None:
+                rows = first_rows(rows, length, prompt_rows=self._needs.prompt_rows)
         self._target.restore(sequence.slot, saved, length)
         self.reused += length
         return JoiningRequest(sequence, length, rows)
@@ -103,16 +94,16 @@ class Prefixes:
         """Keep the tokens of a request that has ended, before its slot is released."""
         if sequence.rows is None or not sequence.tokens:
             return
-        tokens = self._cached(sequence)
-        namespace = sequence.request.namespace
+        whole = self._cached(sequence)
+        tokens = whole[: self._target.savable(sequence.slot, len(whole))]
+        namespace, info = sequence.request.namespace, self._target.info
         if len(tokens) < SHORTEST or self._cache.longest(tokens, namespace)[1] == len(tokens):
             return
-        if len(tokens) * self._target.info.token_bytes > self._cache.most:
+        if len(tokens) * info.token_bytes + info.slot_bytes > self._cache.most:
             return
         saved = self._target.saved(sequence.slot, len(tokens))
-        if saved is not None:
-            rows = sequence.rows.first(saved.length)
-            self._cache.add(Prefix(tokens[: saved.length].copy(), saved, rows), namespace)
+        rows = sequence.rows.first(len(tokens))
+        self._cache.add(Prefix(tokens.copy(), saved, rows), namespace)
 
     def _cached(self, sequence: RunningRequest) -> NDArray[np.int64]:
         """The request's tokens that are in the cache.

@@ -248,7 +248,8 @@ class StepReport:
         bids: by request; None where the policy did not bid, or the request failed.
         outcomes: by request.
         times: of the step so far; learning by the tuner itself is not in it.
-        recorded: whether a forward was recorded meanwhile, so that the times are no other step's.
+        recorded: whether a forward was recorded meanwhile, or ran in larger shapes than its own, so
+            that the times are no later step's.
     """
 
     bids: Sequence[Bid | None]

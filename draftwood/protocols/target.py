@@ -311,24 +311,30 @@ class ResumableTarget(Target, Protocol):
         """
         ...
 
-    def saved(self, slot: int, length: int) -> SavedTokens | None:
-        """A copy of a slot's first tokens, or of fewer, behind which the states are known.
+    def savable(self, slot: int, length: int) -> int:
+        """How many of a slot's first ``length`` tokens can be saved.
 
-        None if their keys depend on how long the text is, or no state is known.
+        None of them if their keys depend on how long the text is. With recurrent layers, as many as
+        their states are known behind.
         """
+        ...
+
+    def saved(self, slot: int, length: int) -> SavedTokens:
+        """A copy of a slot's first tokens, as many as :meth:`savable` says."""
         ...
 
     def restore(self, slot: int, saved: SavedTokens, length: int) -> None:
         """Begin an empty slot with the first of the saved tokens, as many as are restorable."""
         ...
 
-    def remember(self) -> int:
-        """Keep states of all further texts, so that they can be saved.
+    @property
+    def remembered_bytes(self) -> int:
+        """Bytes of the states that are kept of a text at most; 0: none have to be kept."""
+        ...
 
-        States are kept within a prompt and before its last token, where that one is cached by
-        itself.
+    def remember(self, slot: int) -> None:
+        """Keep states of recurrent layers of the slot's text, until it is released.
 
-        Returns:
-            Bytes that this takes of a slot at most; 0: the model has no recurrent layers.
+        They are kept within a prompt, and before its last token where that one is cached by itself.
         """
         ...

@@ -26,7 +26,7 @@ from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.model_state import model_state
 from draftwood.runner.prefill import ChunkedPrefill, PendingPrompt
-from draftwood.runner.recurrent.states import RecurrentStates
+from draftwood.runner.recurrent.states import MOST_SNAPSHOTS, RecurrentStates
 from draftwood.runner.submitted import SubmittedForward
 from draftwood.tree import TokenTree
 
@@ -243,14 +243,20 @@ class Runner:
                     self.recurrent.cached(slot, tokens - 1, ended=True)
         return found
 
-    def saved(self, slot: int, length: int) -> SavedTokens | None:
+    def savable(self, slot: int, length: int) -> int:
         """See :class:`draftwood.protocols.ResumableTarget`."""
         if self._forward_pass.needs_extents:
-            return None
+            return 0
         if self.recurrent is None:
-            return self.cache.saved(slot, length)
-        states = self.recurrent.saved(slot, length, self.cache.length(slot))
-        return replace(self.cache.saved(slot, max(states)), states=states) if states else None
+            return length
+        return self.recurrent.savable(slot, length, self.cache.length(slot))
+
+    def saved(self, slot: int, length: int) -> SavedTokens:
+        """See :class:`draftwood.protocols.ResumableTarget`."""
+        found = self.cache.saved(slot, length)
+        if self.recurrent is None:
+            return found
+        return replace(found, states=self.recurrent.saved(slot, length, self.cache.length(slot)))
 
     def restore(self, slot: int, saved: SavedTokens, length: int) -> None:
         """See :class:`draftwood.protocols.ResumableTarget`."""
@@ -258,12 +264,16 @@ class Runner:
         if self.recurrent is not None and saved.states is not None:
             self.recurrent.restore(slot, length, saved.states)
 
-    def remember(self) -> int:
+    @property
+    def remembered_bytes(self) -> int:
         """See :class:`draftwood.protocols.ResumableTarget`."""
-        if self.recurrent is None:
-            return 0
-        self.recurrent.remembers = True
-        return self.recurrent.remembered_bytes
+        kept = self.recurrent is not None and not self._forward_pass.needs_extents
+        return MOST_SNAPSHOTS * self.info.slot_bytes if kept else 0
+
+    def remember(self, slot: int) -> None:
+        """See :class:`draftwood.protocols.ResumableTarget`."""
+        if self.recurrent is not None:
+            self.recurrent.remember(slot)
 
     def forward(
         self,

@@ -48,7 +48,9 @@ LARGEST = (1, 4, 16, 64, 128)
 MOST = NODES[-1]
 _PATIENCE = 8
 """Forwards of a bucket in larger ones before it is recorded. That takes as long as dozens of steps,
-and the larger one a few percent longer: most sizes of trees are rare."""
+and most sizes of trees are rare."""
+_LARGER = 4
+"""Most nodes, sequences and nodes of a sequence of such a larger bucket, relative to the bucket."""
 _ROOM = 1 << 15
 """Numbers for which there is room from the beginning: a larger buffer has another address."""
 _FAILURES = 2
@@ -214,15 +216,24 @@ class StaticForward:
         return forward().first(n, sent[-2] if keep else None), uploaded
 
     def _at_hand(self, bucket: Bucket) -> Bucket:
-        """A larger bucket that is recorded, as long as the trees' own one was seldom asked for."""
+        """A larger bucket that is recorded, as long as the trees' own one was seldom asked for.
+
+        The time of such a forward is not that of later ones.
+        """
         often = self._padded[bucket] >= _PATIENCE or recordings.are_at_once()
         if often or bucket in self._recorded:
             return bucket
         recorded = (each for each, forward in self._recorded.items() if forward is not None)
         larger = [each for each in recorded if each.holds(bucket)]
+        larger = [
+            each
+            for each in larger
+            if all(a <= _LARGER * b for a, b in zip(each[:3], bucket[:3], strict=True))
+        ]
         if not larger:
             return bucket
         self._padded[bucket] += 1
+        recordings.note()
         return min(larger, key=lambda each: (each.nodes, each.largest, each.sequences))
 
     def _forget_if_changed(self) -> None:
@@ -289,6 +300,8 @@ class StaticForward:
         except Exception as error:  # noqa: BLE001 - of CUDA, Triton or the model
             logger.warning("forwards are not recorded, which takes longer: %s", error)
             self._failures += 1
+        finally:
+            recordings.note()
         self._recorded[bucket] = found
         return found
 

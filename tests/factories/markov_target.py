@@ -207,15 +207,19 @@ class MarkovTarget:
         self.pieces += [len(piece) for piece in pieces]
         return self.prefill(slots, pieces, needs)
 
-    def saved(self, slot: int, length: int) -> SavedTokens | None:
+    def savable(self, slot: int, length: int) -> int:
+        return length
+
+    def saved(self, slot: int, length: int) -> SavedTokens:
         return SavedTokens(length, (torch.tensor(self.cached[slot][:length]),))
 
     def restore(self, slot: int, saved: SavedTokens, length: int) -> None:
         assert not self.cached[slot]
         self.cached[slot] = saved.tensors[0][:length].tolist()
 
-    def remember(self) -> int:
-        return 0
+    remembered_bytes = 0
+
+    def remember(self, slot: int) -> None: ...
 
     def submit(
         self,

@@ -44,6 +44,8 @@ def answers(
         raise DraftwoodError(
             "the adjacency table only ranks successors; ask it for one-hot children"
         )
+    if not queries:
+        return []
     before: list[int] = []
     tokens: list[int] = []
     averaged: list[int] = []

@@ -44,7 +44,7 @@ def train_model(
     torch.nn.Module.to(model, run.device)
 
     def evaluate() -> dict[str, Any]:
-        found: dict[str, Any] = {"shape": asdict(shape), "held_out": {}}
+        found: dict[str, Any] = {"shape": _sizes(shape), "held_out": {}}
         domains = run.domains(tokenizer)
         for domain in domains:
             figures = asdict(held_out_loss(model, tokenizer, domain))
@@ -60,11 +60,16 @@ def train_model(
         tokenizer,
         recipe,
         options,
-        {"shape": asdict(shape)},
+        {"shape": _sizes(shape)},
         TextLoss(model, recipe, teacher, options.mixed(run.device)),
         evaluate,
         lambda trained, record, directory: export_model(trained, tokenizer, record, directory),
     )
+
+
+def _sizes(shape: ModelShape) -> dict[str, int]:
+    """The sizes as they are recorded: of a Llama, without those that it does not have."""
+    return {name: size for name, size in asdict(shape).items() if size or name != "recurrent"}
 
 
 def _teacher(run: TrainingRun) -> TextModel:

@@ -12,7 +12,7 @@ from draftwood.runner.recurrent.forwards import ChunkForward, Place, TreeForward
 _EVERY = 1024
 """Tokens of a prompt behind which its states are kept again, at the end of the next chunk."""
 
-_MOST = 4
+MOST_SNAPSHOTS = 4
 """States that are kept of a text at most, as each takes as much as a slot."""
 
 
@@ -23,15 +23,14 @@ class RecurrentStates:
     which :meth:`commit` computes the state behind the accepted path. Inside ``with states:`` the
     model's recurrent layers read :attr:`forward`.
 
-    A state cannot go back. So that a later text can begin like this one, snapshots of a slot's
-    states are kept once :attr:`remembers` is set.
+    A state cannot go back. So that a later text can begin like this one, snapshots of the states
+    are kept of the slots that :meth:`remember` was called for.
 
     Args:
         device: the model's.
 
     Attributes:
         forward: the forward that the model computes; None: it is not ours.
-        remembers: whether snapshots are kept.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -41,7 +40,7 @@ class RecurrentStates:
         self._next: TreeForward | ChunkForward | None = None
         self._latest: dict[int, tuple[TreeForward, int]] = {}
         self.forward: TreeForward | ChunkForward | None = None
-        self.remembers = False
+        # By slot and the text's length, of the slots whose states are kept.
         self._snapshots: dict[int, dict[int, Snapshot]] = {}
 
     @property
@@ -103,6 +102,10 @@ class RecurrentStates:
         self.open(slot)
         self.release(slot)
 
+    def remember(self, slot: int) -> None:
+        """Keep snapshots of a slot until it is released."""
+        self._snapshots.setdefault(slot, {})
+
     def cached(self, slot: int, length: int, *, ended: bool = False) -> None:
         """Note that a slot's states are those behind a prompt's first tokens.
 
@@ -111,22 +114,25 @@ class RecurrentStates:
             length: tokens so far.
             ended: whether only the last token is missing; else a snapshot is kept now and then.
         """
-        if not self.remembers:
+        kept = self._snapshots.get(slot)
+        if kept is None:
             return
-        kept = self._snapshots.setdefault(slot, {})
         if length - max(kept, default=0) >= _EVERY or (ended and length not in kept):
             kept[length] = self._snapshot(slot)
-        if len(kept) > _MOST:
-            lengths = [0, *sorted(kept)]
-            # The one without which the largest gap between two is smallest; never the newest.
-            closest = min(range(1, len(kept)), key=lambda i: lengths[i + 1] - lengths[i - 1])
-            del kept[lengths[closest]]
+        _thin(kept)
+
+    def savable(self, slot: int, length: int, cached: int) -> int:
+        """The most of a slot's first ``length`` tokens behind which its states are known."""
+        if cached == length:
+            return length
+        return max((n for n in self._snapshots.get(slot, ()) if n <= length), default=0)
 
     def saved(self, slot: int, length: int, cached: int) -> dict[int, Snapshot]:
         """The snapshots of a slot's first ``length`` tokens, and its states if it holds no more."""
         found = {n: each for n, each in self._snapshots.get(slot, {}).items() if n <= length}
         if cached == length and length not in found:
             found[length] = self._snapshot(slot)
+        _thin(found)
         return found
 
     @torch.inference_mode()
@@ -134,17 +140,12 @@ class RecurrentStates:
         """Continue a slot behind ``length`` tokens of a text of which these states were kept."""
         for place, kept in states[length].items():
             self.of(place, kept.shape, kept.dtype)[slot] = kept
-        if self.remembers:
+        if slot in self._snapshots:
             self._snapshots[slot] = {n: each for n, each in states.items() if n <= length}
 
     @torch.inference_mode()
     def _snapshot(self, slot: int) -> Snapshot:
         return {place: tensor[slot].clone() for place, tensor in self._tensors.items()}
-
-    @property
-    def remembered_bytes(self) -> int:
-        """Bytes of the snapshots of a slot at most."""
-        return _MOST * self.slot_bytes
 
     def begin_chunk(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         """The next forward is over tokens that follow the slots' texts."""
@@ -201,3 +202,11 @@ class RecurrentStates:
             forward.committed(self._tensors, chosen, [(0, *paths[i]) for i in group])
         for slot in slots:
             self._latest.pop(slot)
+
+
+def _thin(kept: dict[int, Snapshot]) -> None:
+    """Drop snapshots until there are few: those whose neighbours are closest, never the newest."""
+    while len(kept) > MOST_SNAPSHOTS:
+        lengths = [0, *sorted(kept)]
+        closest = min(range(1, len(kept)), key=lambda i: lengths[i + 1] - lengths[i - 1])
+        del kept[lengths[closest]]

@@ -16,6 +16,7 @@ from draftwood.lab.train.evaluate import held_out_loss
 from draftwood.lab.train.export import export_model, load_exported
 from draftwood.lab.train.recipe import ModelShape, TrainingRecipe
 from draftwood.lab.train.text_model import TextLoss, new_model
+from draftwood.lab.train.text_run import _sizes
 from draftwood.lab.train.trainer import Trainer
 from draftwood.runner.attach import attach
 from tests.factories.path_logits import greedy_tokens
@@ -64,6 +65,13 @@ def test_every_fourth_layer_has_attention() -> None:
     branches = [each for name, each in model.named_parameters() if name.endswith(ends)]
     assert len(branches) == 16
     assert not any(each.any() for each in branches)
+
+
+def test_a_llama_is_recorded_as_before_there_were_others() -> None:
+    """So that older runs can be resumed."""
+    assert "recurrent" not in _sizes(ModelShape())
+    assert _sizes(ModelShape(recurrent=3))["recurrent"] == 3
+    assert _sizes(ModelShape(recurrent=3)) == {**_sizes(ModelShape()), "recurrent": 3}
 
 
 def test_layers_are_whole_groups() -> None:

@@ -320,7 +320,7 @@ def test_a_state_goes_back_to_the_beginning_only() -> None:
         runner.roll_back(slot, 0)
         again = runner.prefill([slot], [[5, 6, 7, 8]], NOTHING)[0].logits
         assert torch.equal(first, again)
-        assert runner.saved(slot, 2) is None
+        assert runner.savable(slot, 2) == 0
 
 
 def test_nodes_that_nothing_is_known_of_are_refused() -> None:

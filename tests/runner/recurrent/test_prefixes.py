@@ -128,41 +128,115 @@ def test_states_are_kept_within_long_prompts(monkeypatch: pytest.MonkeyPatch) ->
     runner.detach()
 
 
+def test_a_short_text_stays_where_a_longer_one_forgot_its_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(states, "_EVERY", 32)
+    runner = attached("qwen3_5_text", chunk=16)
+    plain, engine = Engine(runner, "ar"), Engine(runner, "ar", prefix_cache="10MB")
+    prompt, question = texts(5, 40, 30)
+    chat = prompt + answer(engine, prompt)
+    for _ in range(5):
+        chat += question
+        chat += answer(engine, chat)
+    before = taken(engine)
+    assert answer(engine, prompt) == answer(plain, prompt)
+    assert taken(engine) - before == len(prompt) - 1
+    runner.detach()
+
+
+def test_a_prompt_does_not_wait_for_its_own_last_token() -> None:
+    runner = attached("lfm2")
+    engine = Engine(runner, "ar", prefix_cache="10MB")
+    [prompt] = texts(6, 41)
+    for ids in (prompt, prompt[:-1]):
+        engine.add(Request(ids, max_new_tokens=4, eos=()))
+    engine.step()
+    assert engine.running == 2
+    while engine.busy:
+        engine.step()
+    assert taken(engine) == 0
+    runner.detach()
+
+
+def test_texts_that_give_nothing_are_not_refreshed() -> None:
+    runner = attached("lfm2")
+    engine = Engine(runner, "ar", prefix_cache="10MB")
+    start, *ends = texts(7, 20, 9, 9, 9)
+    for end in ends[:2]:
+        answer(engine, start + end)
+    assert engine._prefixes is not None
+    order = [*engine._prefixes._cache._kept]
+    answer(engine, start + ends[2])
+    assert [*engine._prefixes._cache._kept] == [*order, 2]
+    assert engine._prefixes._cache.longest(start + ends[2][:3], "") == (None, 0)
+    runner.detach()
+
+
+def test_only_engines_that_keep_texts_keep_states() -> None:
+    runner = attached("lfm2")
+    engine, other = Engine(runner, "ar", prefix_cache="10MB"), Engine(runner, "ar")
+    assert runner.recurrent is not None
+    [prompt] = texts(8, 40)
+    for each, kept in ((other, []), (engine, [39])):
+        each.add(Request(prompt, max_new_tokens=4, eos=()))
+        while not any(s.tokens for s in each._active.values()):
+            each.step()
+        [slot] = (s.slot for s in each._active.values())
+        assert sorted(runner.recurrent._snapshots.get(slot, {})) == kept
+        while each.busy:
+            each.step()
+    assert not runner.recurrent._snapshots
+    # The memory that they take is known when none of it is held, too.
+    runner.trim()
+    again = Engine(runner, "ar", prefix_cache="10MB")
+    answer(again, prompt)
+    answer(again, prompt)
+    assert taken(again) == len(prompt) - 1
+    runner.detach()
+
+
 def test_few_states_are_kept_of_a_text_and_they_lie_apart() -> None:
     kept = RecurrentStates(torch.device("cpu"))
     kept.cached(0, 5000)
-    assert not kept.saved(0, 9000, 9000 - 1), "nobody asked for them"
-    kept.remembers = True
+    assert not kept.savable(0, 9000, 9000 - 1), "nobody asked for them"
+    kept.remember(0)
     for length in range(512, 16 * 1024 + 1, 512):
         kept.cached(0, length)
     kept.cached(0, length + 7, ended=True)
-    lengths = sorted(kept.saved(0, 1 << 20, 0))
-    assert len(lengths) == states._MOST
-    assert lengths[-1] == length + 7
-    assert np.diff([0, *lengths]).max() <= length // 2
+    whole = length + 20
+    for lengths in (sorted(kept.saved(0, whole, 0)), sorted(kept.saved(0, whole, whole))):
+        assert len(lengths) == states.MOST_SNAPSHOTS
+        assert np.diff([0, *lengths]).max() <= length // 2
+    assert lengths[-1] == kept.savable(0, whole, whole) == whole
+    assert kept.savable(0, whole, whole + 1) == length + 7
     # Those of a longer text are no beginning of a shorter one.
-    assert max(kept.saved(0, lengths[1], 0)) == lengths[1]
+    lengths = sorted(kept.saved(0, whole, 0))
+    assert max(kept.saved(0, lengths[1], 0)) == kept.savable(0, lengths[1], 0) == lengths[1]
     kept.release(0)
-    assert not kept.saved(0, 1 << 20, 0)
+    assert not kept.savable(0, 1 << 20, 0)
 
 
 def test_saved_tokens_know_where_a_slot_can_begin() -> None:
     runner = attached("lfm2")
-    assert runner.remember() == states._MOST * runner.info.slot_bytes
+    assert runner.remembered_bytes == states.MOST_SNAPSHOTS * runner.info.slot_bytes
     [text] = texts(4, 24)
-    slot, other = runner.open(40), runner.open(40)
+    slot, other, third = (runner.open(40) for _ in range(3))
     needs = Needs()
+    runner.remember(slot)
     runner.prefill_piece([slot], [text[:-1]], needs, [24])
     runner.prefill_piece([slot], [text[-1:]], needs, [24])
+    assert [runner.savable(slot, n) for n in (24, 23, 22)] == [24, 23, 0]
     saved = runner.saved(slot, 24)
-    assert saved is not None
     assert [saved.restorable(n) for n in (30, 24, 23, 22)] == [24, 24, 23, 0]
     assert saved.bytes == sum(each.nbytes for each in saved.tensors) + 2 * runner.info.slot_bytes
-    assert runner.saved(slot, 22) is None
     runner.restore(other, saved, 23)
-    [wanted], [found] = (runner.prefill([each], [[5]], needs) for each in (slot, other))
-    assert not torch.equal(wanted.logits, found.logits)
-    runner.restore(runner.open(40), saved, 24)
+    runner.restore(third, saved, 24)
+    first, shorter, same = (
+        runner.prefill([each], [[5]], needs)[0].logits for each in (slot, other, third)
+    )
+    assert torch.equal(first, same)
+    assert not torch.equal(first, shorter)
     runner.detach()
 
 
@@ -174,6 +248,6 @@ def test_the_memory_of_kept_states_is_counted() -> None:
     Engine(runner, "ar", memory=room).add(request)
     with pytest.raises(DraftwoodError, match="ask for fewer tokens"):
         Engine(runner, "ar", memory=room, prefix_cache="10MB").add(request)
-    room += states._MOST * runner.info.slot_bytes
+    room += states.MOST_SNAPSHOTS * runner.info.slot_bytes
     Engine(runner, "ar", memory=room, prefix_cache="10MB").add(request)
     runner.detach()

@@ -68,8 +68,8 @@ class PrefixCache:
     ) -> tuple[Prefix | None, int]:
         """The kept text of which the most first tokens of ``ids`` can be taken, and how many.
 
-        It counts as used. None and 0 if no text begins with the first :data:`SHORTEST` of
-        them.
+        It counts as used. None and 0 if no text begins with the first :data:`SHORTEST` of them, or
+        none of those that do can be taken.
         """
         given = np.asarray(ids, dtype=np.int64)
         alike = self._alike.get(_key(given, namespace), ())

@@ -223,12 +223,13 @@ class StaticForward:
         often = self._padded[bucket] >= _PATIENCE or recordings.are_at_once()
         if often or bucket in self._recorded:
             return bucket
-        recorded = (each for each, forward in self._recorded.items() if forward is not None)
-        larger = [each for each in recorded if each.holds(bucket)]
+        most = [_LARGER * size for size in bucket[:3]]
         larger = [
             each
-            for each in larger
-            if all(a <= _LARGER * b for a, b in zip(each[:3], bucket[:3], strict=True))
+            for each, forward in self._recorded.items()
+            if forward is not None
+            and each.holds(bucket)
+            and all(size <= limit for size, limit in zip(each[:3], most, strict=True))
         ]
         if not larger:
             return bucket

@@ -302,17 +302,16 @@ class AutoTuner(Tuner):
             self._net_gain.add(net, 1.0, self.batch)
         times = report.times
         tokens, outside = self.batch + nodes, times.after_target
-        if not report.recorded:
-            self.costs.observe(tokens, self._context, self.batch, times.target, outside)
         levels = {source: forwards[source] + self._read(source, bids) for source in asked}
         expected = self._newest = self._seconds(nodes) + sum(levels.values())
         if searched:
             expected += self.costs.search(self.batch)
-            if not report.recorded:
-                self.costs.searched(self.batch, times.draft, levels)
         committed = sum(len(outcome.committed) for outcome in outcomes)
         self._gain.add(committed, self.batch * expected / self._plain)
         if not report.recorded:
+            self.costs.observe(tokens, self._context, self.batch, times.target, outside)
+            if searched:
+                self.costs.searched(self.batch, times.draft, levels)
             self.costs.compare(self.batch, bool(searched), committed, times.total / self._plain)
         return predictions
 

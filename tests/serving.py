@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from draftwood.server.metrics import COUNTERS, GAUGES, HISTOGRAMS
+from draftwood.server.metrics import COUNTERS, GAUGES, HISTOGRAMS, HTTP, HTTP_TEXT
 from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.schemas.completion import CompletionRequest
 from draftwood.server.schemas.fields import SamplingFields, StreamOptions
@@ -39,6 +39,7 @@ def metrics() -> str:
         **{name: ("gauge", text) for name, text in GAUGES.items()},
         **{f"{name}_total": ("counter", text) for name, text in COUNTERS.items()},
         **{name: ("histogram", text) for name, (text, _) in HISTOGRAMS.items()},
+        f"{HTTP}_total": ("counter", HTTP_TEXT),
     }
     return "| metric | kind | meaning |\n|---|---|---|\n" + "".join(
         f"| `{name}` | {kind} | {text} |\n" for name, (kind, text) in named.items()

@@ -20,6 +20,7 @@ from draftwood.files import reason
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Decode": {
         "generate": "Continue a prompt and stream the text.",
+        "chat": "Chat with a model.",
         "demo": "Run six methods side by side on a few prompts.",
         "serve": "Serve a model by the OpenAI API.",
         "tree": "Draw the tree that one step drafts.",
@@ -27,6 +28,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "drafters": "List the drafters, and which fit a model.",
     },
     "Measure": {
+        "doctor": "Say what works here, how fast, and what would help.",
         "bench": "Time methods and other libraries on your prompts.",
         "throughput": "Measure throughput and latency at given concurrencies.",
         "report": "Write a page and plots of a benchmark's results.",

@@ -80,12 +80,12 @@ not_in_option = _option(
 figures_option = _option("--json", "output", type=PATH, help="Write the results to this file.")
 
 
-def max_new_tokens_option(least: int = 1) -> Callable[[F], F]:
+def max_new_tokens_option(least: int = 1, default: int = 128) -> Callable[[F], F]:
     """The option ``--max-new-tokens``, at least ``least``."""
     return _option(
         "--max-new-tokens",
         type=click.IntRange(least),
-        default=128,
+        default=default,
         help="Most tokens to generate per prompt.",
     )
 
@@ -145,6 +145,11 @@ def model_options_with(default: str, explained: str) -> Callable[[F], F]:
 def model_argument(function: F) -> F:
     """As :func:`model_options`, with the model as an argument."""
     return _with_model(function, click.argument("model"))
+
+
+def optional_model_argument(function: F) -> F:
+    """As :func:`model_argument`; without a model its name is empty."""
+    return _with_model(function, click.argument("model", default=""))
 
 
 def _with_model(function: F, named: Callable[[F], F]) -> F:

@@ -6,11 +6,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+import draftwood
 from draftwood.cli._grammar import grammar_options
 from draftwood.cli._method_flags import MethodCommand, method_of, method_option, method_options
 from draftwood.cli._options import (
@@ -24,16 +26,18 @@ from draftwood.errors import DraftwoodError
 from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
+    from draftwood.cli._compare import Comparison
     from draftwood.engine.engine import Engine
     from draftwood.engine.request import Completion, Delta, Request
     from draftwood.engine.stats import StepStats
     from draftwood.grammars.grammar import Grammar
     from draftwood.methods.recipe import Method
+    from draftwood.models import Loaded
 
 _EXAMPLES = """\b
 Examples:
   draftwood generate "def quicksort("
-  draftwood generate "Tell me about foxes." --model smollm2 --chat
+  draftwood generate "Tell me about foxes." --model smollm2 --chat --compare
   draftwood generate "Once upon a time" --model PATH_OR_HUB_ID --temperature 0.8
   draftwood generate "def add(" --model BIG --draft SMALL
   draftwood generate "A record as JSON: " --json-schema record.json
@@ -46,6 +50,12 @@ Examples:
 @max_new_tokens_option()
 @click.option("--stop", multiple=True, help="Stop string. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of the text.")
+@click.option(
+    "--compare",
+    "compared",
+    is_flag=True,
+    help="Decode once more without drafts, and print both speeds and whether the tokens agree.",
+)
 @click.option(
     "--explain",
     "explained",
@@ -68,6 +78,7 @@ def generate(
     max_new_tokens: int,
     stop: tuple[str, ...],
     as_json: bool,
+    compared: bool,
     explained: bool,
     model: ModelOptions,
     sampling: SamplingParams,
@@ -107,15 +118,21 @@ def generate(
         click.secho(engine.note, err=True, dim=True)
     steps: list[StepStats] = []
     completion = _run(engine, request, steps, quiet=as_json)
+    comparison = _compared(engine, loaded, request, completion) if compared else None
     if as_json:
-        explanation = {"explain": [step_fields(step) for step in steps]} if explained else {}
-        click.echo(json.dumps(summary(chosen, completion) | explanation))
+        further: dict[str, object] = {}
+        if explained:
+            further["explain"] = [step_fields(step) for step in steps]
+        if comparison is not None:
+            further["compare"] = comparison.document()
+        click.echo(json.dumps(summary(chosen, completion) | further))
     else:
         click.echo()
         if explained:
             for line in explanations(steps):
                 click.echo(line, err=True)
-        click.secho(_line(chosen, completion), err=True, dim=True)
+        for line in (_line(chosen, completion), *(comparison.lines() if comparison else ())):
+            click.secho(line, err=True, dim=True)
     completion.checked()
     return 130 if completion.reason == "cancelled" else None
 
@@ -201,6 +218,29 @@ def _run(engine: Engine, request: Request, steps: list[StepStats], *, quiet: boo
         if shown:
             click.echo()  # the error goes on a line of its own
         raise
+
+
+def _compared(
+    engine: Engine, loaded: Loaded, request: Request, completion: Completion
+) -> Comparison | None:
+    """The request by plain decoding as well; None if the method did not end it."""
+    from draftwood.cli._compare import Comparison
+    from draftwood.engine.engine import Engine
+    from draftwood.lab.bench.margins import margin
+    from draftwood.methods import method
+
+    if completion.reason in ("cancelled", "error"):
+        return None
+    plain = Engine(engine.target, method("ar"), loaded.tokenizer)
+    exact = engine.method.same_tokens(request.sampling.temperature)
+    found = Comparison(completion, plain.generate([request])[0].checked(), exact)
+    if not exact or found.differing is None or request.grammar is not None:
+        return found
+    at = found.first_difference or 0
+    draftwood.detach(loaded.model)  # the margin is the untouched model's
+    before = [*request.ids, *found.plain.tokens[:at]]
+    gap = margin(loaded, before, found.differing, request.sampling, generated=at)
+    return replace(found, margin=gap)
 
 
 def show(delta: Delta) -> None:

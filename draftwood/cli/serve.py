@@ -182,7 +182,8 @@ def serve(
             for line in _lines(service, url_of(bound)):
                 click.echo(line, err=True)
 
-        run(Server(service, started=announce, access_log=access_log), service, bound)
+        code = run(Server(service, started=announce, access_log=access_log), service, bound)
+    raise click.exceptions.Exit(code)
 
 
 def _lines(service: Service, url: str) -> Iterator[str]:

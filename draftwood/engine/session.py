@@ -1,6 +1,6 @@
 """A chat whose turns compute only what is new."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
@@ -54,6 +54,11 @@ class Session:
         if system is not None:
             self.messages.append({"role": "system", "content": system})
 
+    @property
+    def note(self) -> str:
+        """A line about what the method takes that is shipped for the model; empty without."""
+        return self._engine.note
+
     def send(self, text: str, **settings: Any) -> Completion:
         """Send a message and return the answer, which becomes a message of its own.
 
@@ -68,7 +73,7 @@ class Session:
         assert isinstance(last, Finished)
         return last.completion
 
-    def stream(self, text: str, **settings: Any) -> Iterator[Event]:
+    def stream(self, text: str, **settings: Any) -> Generator[Event, None, None]:
         """Send a message and yield the events of the answer, the last of which is its end.
 
         The message and its answer are added to the chat at its end, and not if the iterator is

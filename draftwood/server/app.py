@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from draftwood.errors import DraftwoodError
 from draftwood.server.access import Access
+from draftwood.server.counted import Counted
 from draftwood.server.errors import ApiError, on_api_error, on_http_error
 from draftwood.server.routes import chat, completions, page, tokens, watching
 from draftwood.server.service import Service
@@ -31,9 +32,13 @@ ROUTES = (
 
 def application(service: Service) -> Starlette:
     """The application that serves a model."""
+    paths = {route.endpoint: route.path for route in ROUTES}
     app = Starlette(
         routes=ROUTES,
-        middleware=[Middleware(Access, api_keys=service.settings.api_keys)],
+        middleware=[
+            Middleware(Counted, count=service.metrics.answered, paths=paths),
+            Middleware(Access, api_keys=service.settings.api_keys),
+        ],
         exception_handlers={
             HTTPException: on_http_error,
             ClientDisconnect: _on_disconnect,

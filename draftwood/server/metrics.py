@@ -63,6 +63,13 @@ GAUGES = {
     "spec_decode_node_price": "Probability from which on a node is drafted; NaN: not weighed.",
 }
 
+HTTP = "http_requests"
+HTTP_TEXT = (
+    "Responses by `handler` (path of the route), `method` and `status` (2xx, 4xx, 5xx), those of "
+    "refused requests included."
+)
+"""As vLLM's, the name has no prefix, and the metric no label `model_name`."""
+
 _LABELS = {
     "request_success": "finished_reason",
     "spec_decode_num_accepted_tokens_per_pos": "position",
@@ -97,6 +104,9 @@ class ServerMetrics:
             name: made(Histogram, name, text, buckets=buckets)
             for name, (text, buckets) in HISTOGRAMS.items()
         }
+        self._responses = Counter(
+            HTTP, HTTP_TEXT, ["handler", "method", "status"], registry=self._registry
+        )
         self.tally = Tally()
         self._shown: dict[str, int] = {}  # the engine's own counts, as the page has them
         self._newest: dict[int, float] = {}  # when a request had its newest token
@@ -116,6 +126,16 @@ class ServerMetrics:
             self._counters[name].inc(value - self._shown.get(name, 0))
             self._shown[name] = value
         return generate_latest(self._registry)
+
+    def answered(self, handler: str, method: str, status: int) -> None:
+        """A response has begun.
+
+        Args:
+            handler: path of its route.
+            method: of the request.
+            status: of the response.
+        """
+        self._responses.labels(handler, method, f"{status // 100}xx").inc()
 
     def begun(self, prompt_tokens: int, seconds: float) -> None:
         """A request has its first token."""

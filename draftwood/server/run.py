@@ -61,10 +61,15 @@ class Server(uvicorn.Server):
 
     When they have ended it stops; at a second signal it stops at once.
 
+    If the engine's thread has died, the server stops as well.
+
     Args:
         service: what is served.
         started: called once connections are accepted.
         access_log: log a line for each request.
+
+    Attributes:
+        engine_died: whether that is why it stops.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class Server(uvicorn.Server):
         self._service = service
         self._on_started = started
         self._signals = 0
+        self.engine_died = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections."""
@@ -109,6 +115,9 @@ class Server(uvicorn.Server):
         if not counter % 10:
             for connection in self._late.found(self.server_state.connections):
                 connection.shutdown()
+        if not thread.alive and not self.engine_died:
+            logger.critical("stopping, because the engine has died")
+            self.engine_died = self.should_exit = True
         if self._signals > 1:
             self.should_exit = self.force_exit = True
         if thread.draining and not thread.held:
@@ -163,11 +172,12 @@ def raise_file_limit() -> None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def serve(server: Server, service: Service, bound: socket.socket) -> None:
-    """Serve until a signal ends it."""
+def serve(server: Server, service: Service, bound: socket.socket) -> int:
+    """Serve until a signal ends it; returns the exit code: 1 if the engine has died."""
     raise_file_limit()
     try:
         server.run([bound])
     finally:
         service.close()
         bound.close()
+    return 1 if server.engine_died else 0

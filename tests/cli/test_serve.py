@@ -123,3 +123,15 @@ def test_a_missing_package_is_named(checkpoint: str, monkeypatch: pytest.MonkeyP
 
 def test_a_model_is_needed() -> None:
     assert "Missing argument 'MODEL'" in refused("serve")
+
+
+def test_an_engine_that_dies_ends_the_process_with_1(
+    checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def died(_server: Any, service: Any, _bound: Any) -> int:
+        service.close()
+        return 1
+
+    monkeypatch.setattr("draftwood.server.run.serve", died)
+    code, _, err = run("serve", checkpoint, "--port", str(free_port()))
+    assert (code, err) == (1, "")

@@ -5,9 +5,14 @@ from click.testing import CliRunner
 from draftwood import cli
 
 
-def run(*argv: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of ``draftwood ARGV``."""
-    with CliRunner().isolation() as streams:
+def run(*argv: str, typed: str = "") -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of ``draftwood ARGV``.
+
+    Args:
+        argv: the arguments.
+        typed: standard input.
+    """
+    with CliRunner().isolation(typed) as streams:
         code = 0
         try:
             cli.main(argv)

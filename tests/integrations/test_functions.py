@@ -15,8 +15,8 @@ from draftwood.integrations.transformers import CustomGenerate
 from draftwood.methods import method, recipes
 from draftwood.methods.recipe import settings_of
 from tests.factories.tiny_llama import tiny_llama
-from tests.readme import README
-from tests.readme import written as written_readme
+from tests.methods_page import PAGE
+from tests.methods_page import written as written_page
 from tests.stub import STUB, written
 
 PACKAGE: Any = draftwood
@@ -26,9 +26,9 @@ def test_the_stub_equals_the_recipes() -> None:
     assert STUB.read_text() == written(), "run: python -m tests.stub"
 
 
-def test_the_readmes_table_is_what_the_recipes_say() -> None:
-    page = README.read_text(encoding="utf-8")
-    assert page == written_readme(page), "run: python -m tests.readme"
+def test_the_table_of_methods_is_what_the_recipes_say() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == written_page(page), "run: python -m tests.methods_page"
 
 
 def test_dir_lists_the_api_and_nothing_else() -> None:

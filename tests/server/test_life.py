@@ -171,8 +171,33 @@ def test_an_error_in_the_middle_of_a_stream_is_an_event(gated: tuple[Running, Ga
     assert found["error"]["message"] == "the request failed: RuntimeError: no more"
 
 
-def test_a_server_whose_engine_has_died_says_so(gated: tuple[Running, Gate]) -> None:
+def test_a_server_whose_engine_has_died_ends(gated: tuple[Running, Gate]) -> None:
     server, gate = gated
+    gate.open.clear()
+    waits = in_background(lambda: server.post("/v1/completions", LONG))
+    until(lambda: server.service.thread.engine.running == 1)
+
+    def broken(event: object) -> None:
+        raise MemoryError("the loop is broken")
+
+    server.service.thread._report = broken  # type: ignore[method-assign]
+    gate.open.set()
+    assert waits().status_code == 503
+    server.thread.join(20)
+    assert not server.thread.is_alive()
+    assert server.server.engine_died
+    with pytest.raises(httpx.ConnectError):
+        server.get("/health")
+
+
+def test_until_it_ends_it_takes_no_requests(gated: tuple[Running, Gate]) -> None:
+    """What a client sees between the death of the engine and the end of the process."""
+    server, gate = gated
+
+    async def inattentive(_counter: int) -> bool:
+        return server.server.should_exit
+
+    server.server.on_tick = inattentive  # type: ignore[method-assign, assignment]
     gate.open.clear()
     waits = in_background(lambda: server.post("/v1/completions", LONG))
     until(lambda: server.service.thread.engine.running == 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from draftwood.server.metrics import COUNTERS, GAUGES, HISTOGRAMS
+from draftwood.server.metrics import COUNTERS, GAUGES, HISTOGRAMS, HTTP
 from tests.factories.running_server import Running, running, tiny_engine
 
 VLLM = {
@@ -39,6 +39,10 @@ def samples(server: Running) -> dict[str, float]:
     found = {}
     for family in text_string_to_metric_families(server.get("/metrics").text):
         for sample in family.samples:
+            if family.name == HTTP:
+                labels = ",".join(v for _, v in sorted(sample.labels.items()))
+                found[f"{sample.name}{{{labels}}}"] = sample.value
+                continue
             assert sample.labels["model_name"] == "tiny"
             labels = ",".join(v for k, v in sorted(sample.labels.items()) if k != "model_name")
             found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
@@ -51,7 +55,27 @@ def test_the_names_are_vllms() -> None:
     with running(tiny_engine("ar"), metrics_names="vllm") as server:
         found = samples(server)
         assert "vllm:num_requests_running" in found
-        assert all(name.startswith("vllm:") for name in found)
+        assert all(name.startswith(("vllm:", f"{HTTP}_total")) for name in found)
+
+
+def test_refused_requests_are_counted_by_route_and_status() -> None:
+    with running(tiny_engine("ar"), api_keys=("secret",)) as server:
+        keyed = {"Authorization": "Bearer secret"}
+        server.get("/health")
+        server.post("/v1/completions", {"prompt": "ab", "max_tokens": 2}, headers=keyed)
+        server.post("/v1/completions", {"prompt": ""}, headers=keyed)
+        server.post("/v1/completions", {"prompt": "ab"})
+        server.get("/v1/models/other", headers=keyed)
+        server.get("/nowhere", headers=keyed)
+        found = {k: v for k, v in samples(server).items() if k.startswith(HTTP)}
+    assert found == {
+        "http_requests_total{/health,GET,2xx}": 1,
+        "http_requests_total{/v1/completions,POST,2xx}": 1,
+        "http_requests_total{/v1/completions,POST,4xx}": 1,
+        "http_requests_total{none,POST,4xx}": 1,
+        "http_requests_total{/v1/models/{name:path},GET,4xx}": 1,
+        "http_requests_total{none,GET,4xx}": 1,
+    }
 
 
 def test_the_counts_are_those_of_the_answers() -> None:

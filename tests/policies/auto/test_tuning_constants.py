@@ -5,7 +5,7 @@ import importlib
 import re
 from pathlib import Path
 
-from tests.readme import README
+from tests.methods_page import PAGE
 
 FILES = (
     *(
@@ -37,7 +37,7 @@ def constants(file: str) -> dict[tuple[str, str], str]:
 
 
 def test_every_tuning_constant_is_in_the_table() -> None:
-    text = (README.parent / "docs" / "auto.md").read_text(encoding="utf-8")
+    text = (PAGE.parent / "auto.md").read_text(encoding="utf-8")
     table = text[text.index("## Tuning constants") :]
     rows = re.findall(r"^\| `([\w/]+)` \| `(\w+)` \| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE)
     known = {key: value for file in FILES for key, value in constants(file).items()}

@@ -1,4 +1,4 @@
-"""``python -m tests.readme`` writes the README's table of methods from the recipes.
+"""``python -m tests.methods_page`` writes the table of docs/methods.md from the recipes.
 
 A test compares the two.
 """
@@ -10,8 +10,8 @@ from draftwood.methods.recipe import build
 from draftwood.protocols import Recipe
 from draftwood.protocols.recipe import DRAFT
 
-README = Path(__file__).parents[1] / "README.md"
-BEGIN = "<!-- This table is written by python -m tests.readme. -->\n"
+PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
+BEGIN = "<!-- This table is written by python -m tests.methods_page. -->\n"
 END = "<!-- The end of the table. -->\n"
 HEAD = """\
 | method | what it drafts | draft model | above temperature 0 | paper |
@@ -20,7 +20,7 @@ HEAD = """\
 
 
 def table() -> str:
-    """The table that the README should have."""
+    """The table that the page should have."""
     return HEAD + "".join(map(row, recipes().values()))
 
 
@@ -38,11 +38,11 @@ def row(recipe: Recipe) -> str:
 
 
 def written(page: str) -> str:
-    """The README with this table."""
+    """The page with this table."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"
 
 
 if __name__ == "__main__":
-    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,37 @@
+"""A finding of ``draftwood doctor``: what is so, whether that is good, and what would help."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["ok", "note", "warning", "failed"]
+"""``note``: it could be better; ``warning``: it spoils speeds; ``failed``: it cannot be used."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What would help.
+
+    Attributes:
+        text: a clause.
+        command: that does it or shows it; empty if there is none.
+    """
+
+    text: str
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: of the thing, one or two words.
+        text: what was found.
+        state: how good that is.
+        advice: what would help.
+    """
+
+    name: str
+    text: str
+    state: State = "ok"
+    advice: tuple[Advice, ...] = ()

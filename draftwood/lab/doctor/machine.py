@@ -1,0 +1,109 @@
+"""The machine and the software on it, as far as they decide how fast a model decodes."""
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from draftwood.costs import busy
+from draftwood.costs.store import device_name
+from draftwood.engine.memory import readable
+from draftwood.errors import DraftwoodError
+from draftwood.files import CACHE_VARIABLE, cache_directory, check_writable
+from draftwood.kernels.compiled import VARIABLE
+from draftwood.kernels.functions import kernels_version
+from draftwood.lab.bench.provenance import versions
+from draftwood.lab.doctor.finding import Advice, Finding
+
+_MEMINFO = Path("/proc/meminfo")
+
+
+def machine_findings(device: torch.device, threads: int | None) -> list[Finding]:
+    """What holds for every model on this machine.
+
+    Args:
+        device: where models will run.
+        threads: CPU threads that were asked for; None: torch's choice.
+    """
+    found = [
+        Finding("versions", ", ".join(f"{name} {one}" for name, one in versions().items())),
+        Finding("device", f"{device_name(device)} ({device}), {platform.platform()}"),
+    ]
+    if device.type == "cpu":
+        found += [threads_finding(threads or torch.get_num_threads(), usable_cores())]
+        found += [kernels_finding(kernels_version(), sys.platform, os.environ)]
+    found += [load_finding(busy.warning(threads or torch.get_num_threads()))]
+    free = free_memory(device)
+    found += [Finding("free memory", "unknown" if free is None else readable(free))]
+    return [*found, cache_finding(cache_directory())]
+
+
+def usable_cores() -> int:
+    """CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def threads_finding(threads: int, cores: int) -> Finding:
+    """Whether torch has no more threads than there are cores."""
+    text = f"{threads} for {cores} cores"
+    if threads <= cores:
+        return Finding("threads", text)
+    help_ = Advice("more threads than cores wait for one another", f"--threads {cores}")
+    return Finding("threads", text, "warning", (help_,))
+
+
+def kernels_finding(version: str, system: str, environment: Mapping[str, str]) -> Finding:
+    """Whether the kernels for a CPU have been compiled.
+
+    Args:
+        version: of the kernels; empty without.
+        system: as ``sys.platform``.
+        environment: variables.
+    """
+    if version:
+        return Finding("kernels", "compiled for this processor")
+    if environment.get(VARIABLE, "").lower() == "off":
+        text, help_ = f"not used, because {VARIABLE}=off", f"unset {VARIABLE}"
+    elif system.startswith("linux"):
+        text = "not compiled: PyTorch computes instead, in more time"
+        help_ = "install a C++ compiler (g++ 10 or newer, or clang++), or name one in CXX"
+    else:
+        return Finding("kernels", "none for this system: PyTorch computes")
+    return Finding("kernels", text, "note", (Advice(help_),))
+
+
+def load_finding(warning: str | None) -> Finding:
+    """Whether other processes leave the cores free; the text of :func:`busy.warning`."""
+    if warning is None:
+        return Finding("other load", "the cores are free")
+    return Finding("other load", warning, "warning")
+
+
+def free_memory(device: torch.device, meminfo: Path = _MEMINFO) -> int | None:
+    """Bytes that are free on a device; None if unknown."""
+    if device.type == "cuda":
+        free: int = torch.cuda.mem_get_info(device)[0]
+        return free
+    if device.type != "cpu":
+        return None
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def cache_finding(directory: Path) -> Finding:
+    """Whether measurements and compiled kernels can be kept."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        check_writable(directory / "probe")
+    except (OSError, DraftwoodError):
+        help_ = Advice("measurements are made anew in every run", f"{CACHE_VARIABLE}=DIRECTORY")
+        return Finding("cache", f"{directory} cannot be written to", "warning", (help_,))
+    return Finding("cache", str(directory))

@@ -1,0 +1,132 @@
+"""A chat on the command line: its turns, its commands, and what it refuses."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from draftwood.cli import chat
+from draftwood.engine.session import Session
+from draftwood.files import CACHE_VARIABLE
+from tests.factories import tiny_gguf
+from tests.factories.command_line import refused, run
+
+BRIEF = ("--max-new-tokens", "6")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    tiny_gguf.install(tmp_path / "site", monkeypatch)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[Any], dict[str, Any]]]:
+    """The chat before each message, and the settings of its answer."""
+    found: list[tuple[list[Any], dict[str, Any]]] = []
+    stream = Session.stream
+
+    def noted(self: Session, text: str, **settings: Any) -> Any:
+        roles = [(each["role"], each["content"]) for each in self.messages]
+        found.append(([*roles, ("user", text)], settings))
+        return stream(self, text, **settings)
+
+    monkeypatch.setattr(Session, "stream", noted)
+    return found
+
+
+def chatted(typed: str, *argv: str) -> tuple[str, str]:
+    """Standard output and standard error of a chat that has to end well."""
+    code, out, err = run("chat", "smollm2", *BRIEF, *argv, typed=typed)
+    assert code == 0, err
+    return out, err
+
+
+Asked = list[tuple[list[Any], dict[str, Any]]]
+
+
+def test_each_line_is_a_message_and_turns_follow_one_another(asked: Asked) -> None:
+    out, err = chatted("Once\nAnd then?\n\n", "--system", "Be brief.")
+    assert len(asked) == 2, "an empty line is no message"
+    assert asked[0][0] == [("system", "Be brief."), ("user", "Once")]
+    assert [role for role, _ in asked[1][0]] == ["system", "user", "assistant", "user"]
+    assert asked[1][0][-1] == ("user", "And then?")
+    assert err.count("tokens per call") == 2
+    assert asked[1][0][2][1] in out
+
+
+def test_a_line_with_a_backslash_goes_on_in_the_next(asked: Asked) -> None:
+    chatted("one\\\ntwo\\\nthree\nfour\\\n")
+    assert [turns[-1][1] for turns, _ in asked] == ["one\ntwo\nthree", "four"]
+
+
+def test_the_seed_grows_with_the_turns(asked: Asked) -> None:
+    chatted("Once\nAnd\n", "--temperature", "0.8", "--seed", "5", "--top-k", "4")
+    assert [settings["sampling"].seed for _, settings in asked] == [5, 6]
+    assert {settings["max_new_tokens"] for _, settings in asked} == {6}
+
+
+def test_new_and_undo_change_the_chat(asked: Asked) -> None:
+    chatted("one\n/undo\n/undo\ntwo\nthree\n/undo\nfour\n/new\nfive\n", "--system", "Be brief.")
+    lengths = [len(turns) for turns, _ in asked]
+    assert lengths == [2, 2, 4, 4, 2]
+    assert {turns[0] for turns, _ in asked} == {("system", "Be brief.")}
+
+
+def test_commands_are_explained_and_exit_leaves(asked: Asked) -> None:
+    out, err = chatted("/helpp\n/stats\nOnce\n/exit\nnever\n")
+    assert "there is no command /helpp" in err
+    assert "/undo" in err
+    assert "tokens per call" not in err
+    assert len(asked) == 1
+    assert out.strip()
+
+
+def test_an_answer_that_is_interrupted_is_not_in_the_chat(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Any] = []
+
+    def interrupted(delta: Any) -> None:
+        shown.append(delta)
+        if len(shown) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(chat, "show", interrupted)
+    _, err = chatted("one\ntwo\n")
+    assert "the chat is as it was before" in err
+    assert [len(turns) for turns, _ in asked] == [1, 1]
+
+
+def test_a_message_longer_than_the_context_is_refused_and_the_chat_goes_on(asked: Asked) -> None:
+    _, err = chatted(f"{'word ' * 20_000}\nOnce\n")
+    assert "context" in err
+    assert [len(turns) for turns, _ in asked] == [1, 1]
+    assert err.count("tokens per call") == 1
+
+
+def test_a_terminal_is_asked_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: Iterator[str | type[BaseException]] = iter(["one", KeyboardInterrupt, "two", EOFError])
+
+    def typed(prompt: str) -> str:
+        assert prompt == "> "
+        found = next(answers)
+        if isinstance(found, str):
+            return found
+        raise found
+
+    monkeypatch.setattr("builtins.input", typed)
+    assert list(chat._typed()) == ["one", "two"]
+
+
+def test_what_cannot_be_chatted_with_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[Callable[..., Any]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr("draftwood.cli._options.ModelOptions.load", loads.append)
+        assert "memory" in refused("chat", "smollm2", "--memory", "much")
+    assert not loads, "before a model is loaded"
+    bare = SimpleNamespace(name="bare", tokenizer=SimpleNamespace(chat_template=None))
+    monkeypatch.setattr("draftwood.cli._options.ModelOptions.load", lambda *_: bare)
+    assert "bare has no chat template: name a chat model" in refused("chat", "smollm2")

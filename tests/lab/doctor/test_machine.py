@@ -1,0 +1,75 @@
+"""What the doctor says of a machine."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from draftwood.files import CACHE_VARIABLE
+from draftwood.kernels.compiled import VARIABLE
+from draftwood.lab.doctor import machine
+
+CPU = torch.device("cpu")
+
+
+def test_this_machine_is_named() -> None:
+    found = {each.name: each for each in machine.machine_findings(CPU, 1)}
+    assert list(found) == [
+        *("versions", "device", "threads", "kernels", "other load", "free memory", "cache"),
+    ]
+    assert f"torch {torch.__version__}" in found["versions"].text
+    assert "(cpu)" in found["device"].text
+    assert found["threads"].text.startswith("1 for ")
+    assert found["cache"].state == "ok"
+
+
+def test_more_threads_than_cores_are_a_warning() -> None:
+    assert machine.threads_finding(4, 4).state == "ok"
+    found = machine.threads_finding(5, 4)
+    assert found.state == "warning"
+    assert found.advice[0].command == "--threads 4"
+
+
+@pytest.mark.parametrize(
+    ("version", "system", "environment", "state", "words"),
+    [
+        ("1f", "linux", {}, "ok", "compiled"),
+        ("", "linux", {}, "note", "C++ compiler"),
+        ("", "linux", {VARIABLE: "off"}, "note", f"unset {VARIABLE}"),
+        ("", "darwin", {}, "ok", "none for this system"),
+    ],
+)
+def test_kernels(
+    version: str, system: str, environment: dict[str, str], state: str, words: str
+) -> None:
+    found = machine.kernels_finding(version, system, environment)
+    assert found.state == state
+    assert words in " ".join([found.text, *(each.text for each in found.advice)])
+
+
+def test_load_by_others_is_a_warning() -> None:
+    assert machine.load_finding(None).state == "ok"
+    found = machine.load_finding("other processes are using 2 of the 2 cores")
+    assert (found.state, found.text) == ("warning", "other processes are using 2 of the 2 cores")
+
+
+def test_free_memory(tmp_path: Path) -> None:
+    file = tmp_path / "meminfo"
+    file.write_text("MemTotal:       100 kB\nMemAvailable:     60 kB\n")
+    assert machine.free_memory(CPU, file) == 60 * 1024
+    file.write_text("MemTotal:       100 kB\n")
+    assert machine.free_memory(CPU, file) is None
+    assert machine.free_memory(CPU, tmp_path / "none") is None
+    assert machine.free_memory(torch.device("meta"), file) is None
+
+
+def test_a_cache_that_can_be_written_to_is_left_empty(tmp_path: Path) -> None:
+    assert machine.cache_finding(tmp_path / "cache").state == "ok"
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_a_cache_that_cannot_be_written_to_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = machine.cache_finding(tmp_path / "file" / "cache")
+    assert found.state == "warning"
+    assert CACHE_VARIABLE in found.advice[0].command

@@ -118,7 +118,8 @@ def cli(ctx: click.Context, verbose: bool) -> None:
         format="%(levelname)s %(name)s: %(message)s",
     )
     if not verbose:  # it tells of its libraries for other machines
-        logging.getLogger("torchao").setLevel(logging.ERROR)
+        for name in ("torchao", "torch.utils._pytree"):  # and torch of how torchao registers
+            logging.getLogger(name).setLevel(logging.ERROR)
     if os.environ.get("FORCE_COLOR"):
         ctx.color = True
     if ctx.invoked_subcommand is None:

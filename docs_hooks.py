@@ -21,6 +21,8 @@ _LINK = re.compile(r"(?<=\]\()[^()\s]+(?=\))")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([\w.]+)</code>")
 _PICTURE = re.compile(r'<img alt="[^"]*" src="(?:\.\./)*([\w-]+\.svg)" ?/?>')
+_CODE = re.compile(r"<code>--?[a-z][^<]*</code>|<code>[^<]* --?[a-z][^<]*</code>")
+_OPTION = re.compile(r"(?<=[> ])--?[a-z][^\s<]{0,40}(?=[\s<])")
 _DARK = "@media (prefers-color-scheme: dark)"
 _DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
 
@@ -49,8 +51,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str: 
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:  # noqa: ARG001
-    """Link the names in docstrings, and put pictures into the page."""
-    return pictured(referred(html), Path(config["docs_dir"]))
+    """Link the names in docstrings, keep options whole, and put pictures into the page."""
+    return pictured(unbroken(referred(html)), Path(config["docs_dir"]))
 
 
 def relinked(markdown: str, page: str, repository: str) -> str:
@@ -94,6 +96,12 @@ def referred(html: str) -> str:
     return _ROLE.sub(r'<autoref identifier="\1" optional><code>\1</code></autoref>', html)
 
 
+def unbroken(html: str) -> str:
+    """A page whose lines do not break within an option, such as behind its two hyphens."""
+    span = r'<span class="option">\g<0></span>'
+    return _CODE.sub(lambda code: _OPTION.sub(span, code[0]), html)
+
+
 def pictured(html: str, docs: Path) -> str:
     """A page with its SVG pictures in place of references, so that they follow its colours.
 
@@ -102,7 +110,7 @@ def pictured(html: str, docs: Path) -> str:
 
     def inlined(found: re.Match[str]) -> str:
         picture = (docs / found[1]).read_text(encoding="utf-8")
-        picture = picture.replace(_DARK, '[data-md-color-scheme="slate"]')
+        picture = picture.replace(_DARK, ':where([data-md-color-scheme="slate"])')
         lines = " ".join(picture.split("\n"))  # a blank line would end the paragraph
         return f'<span class="picture" tabindex="0">{lines}</span>'
 

@@ -16,11 +16,12 @@ PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 HEAD = """\
 # Command line
 
-Written by `python -m tests.cli_page` from the commands. `draftwood COMMAND --help` prints the same on the terminal, and
-with `--method NAME` the settings of a method; these are in [Methods](reference/methods.md), too.
+Written by `python -m tests.cli_page` from the commands. `draftwood COMMAND --help` prints the same
+on the terminal, and with `--method NAME` the settings of a method; these are in
+[Methods](reference/methods.md), too.
 
-Exit codes: 0 for success, 1 for what goes wrong in the middle, 2 for wrong input, 130 for Ctrl-C. What goes wrong is one
-line on standard error. `draftwood -v COMMAND` shows what the library logs.
+Exit codes: 0 for success, 1 for what goes wrong in the middle, 2 for wrong input, 130 for Ctrl-C.
+What goes wrong is one line on standard error. `draftwood -v COMMAND` shows what the library logs.
 """
 _SHOWN = (str, int, float, Path)
 _DEFAULT = re.compile(r" *\[default: ([^\]]*)\] *")

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import pairwise
 from pkgutil import iter_modules
 
 import click
@@ -128,7 +129,7 @@ def _wrong_methods(line: str, words: list[str]) -> list[str]:
     """Unknown methods and settings behind ``--methods``."""
     others = {each.name.replace("_", "-") for each in iter_modules(peers.__path__)}
     found = []
-    for word, following in zip(words, words[1:], strict=False):
+    for word, following in pairwise(words):
         if word not in ("--methods", "--method"):
             continue
         for text in following.split(","):

@@ -102,7 +102,7 @@ def navigation(entry: Any) -> list[str]:
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    config = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)  # noqa: S506
+    config = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
     found = navigation(config["nav"])
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
     assert sorted(found) == sorted(pages | {"changelog.md"})
@@ -167,6 +167,15 @@ def test_names_in_docstrings_become_links() -> None:
     assert html == f"see {name}, <code>x</code>"
 
 
+def test_lines_do_not_break_within_options() -> None:
+    html = docs_hooks.unbroken("<p>--a</p><code>x --draft SMALL</code> <code>a-b</code>")
+    option = '<span class="option">--draft</span>'
+    assert html == f"<p>--a</p><code>x {option} SMALL</code> <code>a-b</code>"
+    assert docs_hooks.unbroken("<code>--a</code>") == (
+        '<code><span class="option">--a</span></code>'
+    )
+
+
 PICTURES = sorted(DOCS.glob("*.svg"))
 
 
@@ -174,7 +183,7 @@ def test_pictures_are_put_into_the_page_and_follow_its_colours() -> None:
     html = docs_hooks.pictured('<p><img alt="A tree" src="../tree.svg" /></p>', DOCS)
     assert html.startswith('<p><span class="picture" tabindex="0"><svg ')
     assert html.endswith("</svg> </span></p>")
-    assert '[data-md-color-scheme="slate"] {' in html
+    assert ':where([data-md-color-scheme="slate"]) {' in html
     assert "prefers-color-scheme" not in html
 
 

@@ -102,13 +102,31 @@ Examples:
 """
 
 
+def _say_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if not asked or ctx.resilient_parsing:
+        return
+    click.echo(f"draftwood, version {__version__}")
+    from draftwood.costs.environment import facts
+
+    for fact in facts():
+        click.echo(f"{fact.name}: {fact.value}")
+    ctx.exit()
+
+
 @click.group(
     cls=_Lazy,
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
     epilog=_EXAMPLES,
 )
-@click.version_option(__version__, prog_name="draftwood")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_version,
+    help="Show the versions and the device, and exit.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show what the library logs.")
 @click.pass_context
 def cli(ctx: click.Context, verbose: bool) -> None:

@@ -16,6 +16,7 @@ from rich.progress import track
 from draftwood.cli._sections import Option
 from draftwood.errors import DraftwoodError
 from draftwood.methods.shipped import check_drafts
+from draftwood.models.devices import refuse_device
 from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -131,6 +132,16 @@ class ModelOptions:
         )
 
 
+def checked_device(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    """The callback of options that name a device: others are refused before torch is imported.
+
+    Raises:
+        DraftwoodError: see :func:`draftwood.models.devices.refuse_device`.
+    """
+    refuse_device(name)
+    return name
+
+
 def model_options(function: F) -> F:
     """Options that choose the model; the command gets ``model``, a :class:`ModelOptions`."""
     return model_options_with("embedded", f"A directory or a hub id; {NAMED_MODELS}.")(function)
@@ -179,7 +190,8 @@ def _with_model(function: F, named: Callable[[F], F]) -> F:
         option(
             "--device",
             default="auto",
-            help="A torch device (cpu, cuda:0); auto: CUDA if available.",
+            callback=checked_device,
+            help="cpu, or a CUDA device (cuda, cuda:1); auto: CUDA if available.",
         ),
         option("--threads", type=THREADS, help="CPU threads. [default: torch's choice]"),
         option(

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from draftwood.cli._method_flags import shown
-from draftwood.cli._options import PATH, not_in_option, refuse_overlap, stack
+from draftwood.cli._options import PATH, checked_device, not_in_option, refuse_overlap, stack
 from draftwood.cli._settings_flags import Command, Decorator
 from draftwood.files import public_name
 
@@ -71,7 +71,8 @@ def run_flags(function: Command) -> Command:
             "--device",
             default="auto",
             show_default=True,
-            help="A torch device (cpu, cuda:0); auto: CUDA if available.",
+            callback=checked_device,
+            help="cpu, or a CUDA device (cuda, cuda:1); auto: CUDA if available.",
         ),
         click.option("--threads", type=int, help="CPU threads.  [default: torch's choice]"),
         not_in_option,

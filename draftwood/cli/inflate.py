@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._options import PATH, ModelOptions
+from draftwood.cli._options import PATH, ModelOptions, checked_device
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.room import check_disk, check_memory
 from draftwood.lab.inflate.shapes import PRESETS, LlamaShape, check_fits, flag, preset
@@ -54,6 +54,7 @@ PROMPT_TOKENS, NEW_TOKENS = 64, 32
     "--device",
     default="cpu",
     show_default=True,
+    callback=checked_device,
     help="Where the weights are made (cuda:0). A GPU's unused weights are not the CPU's.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the unused weights.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._options import PATH, ModelOptions, progress
+from draftwood.cli._options import PATH, ModelOptions, checked_device, progress
 from draftwood.cli._replay_flags import Output, output_options
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
@@ -39,7 +39,13 @@ _ACCEPTED_ONLY = "accepted nodes only"
     help="Methods, with settings after colons (goose:budget=16).",
 )
 @click.option("--model", help="The recorded model, asked for rows that the recording lacks.")
-@click.option("--device", default="auto", show_default=True, help="Device of --model.")
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    callback=checked_device,
+    help="Device of --model.",
+)
 @click.option("--threads", type=click.IntRange(1), help="CPU threads of --model.")
 @click.option("--trust-remote-code", is_flag=True, help="Run code that comes with --model.")
 @click.option("--limit", type=click.IntRange(1), help="Replay the first N prompts.")

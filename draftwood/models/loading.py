@@ -21,6 +21,7 @@ from transformers import (
 from transformers.utils.logging import disable_progress_bar
 
 from draftwood.errors import DraftwoodError, first_line
+from draftwood.models.devices import refuse_device
 from draftwood.models.packaged import PACKAGED, REBUILD, checkpoint
 from draftwood.models.quantising import quantise_int8
 from draftwood.protocols import Origin
@@ -70,7 +71,8 @@ def load(
         dtype: ``"float32"``, ``"bfloat16"``, ``"float16"``, or ``"auto"``: the checkpoint's, but
             float32 for the embedded models on a CPU. ``"int8"``: as ``"auto"``, with linears
             quantised by torchao, which changes what the model says.
-        device: a torch device, or ``"auto"``: CUDA if available, else the CPU.
+        device: ``"cpu"``, a CUDA device such as ``"cuda"`` or ``"cuda:1"``, or ``"auto"``: CUDA if
+            available, else the CPU.
         trust_remote_code: run code that comes with the checkpoint.
 
     Raises:
@@ -224,8 +226,9 @@ def device_named(name: str) -> torch.device:
     """A torch device; ``"auto"``: CUDA if available, else the CPU.
 
     Raises:
-        DraftwoodError: there is no such device here.
+        DraftwoodError: there is no such device here, or Draftwood does not run on its kind.
     """
+    refuse_device(name)
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -18,6 +18,7 @@ from draftwood.costs.store import identity
 from draftwood.errors import DraftwoodError, integer
 from draftwood.kernels.functions import kernels_version
 from draftwood.models import eos_of, fingerprint_of, origin_of
+from draftwood.models.devices import KINDS
 from draftwood.protocols import Needs, TargetInfo
 from draftwood.runner.attached_models import (
     attached_runner,
@@ -369,6 +370,12 @@ def _admit(model: Any) -> tuple[Any, torch.device, list[Mixer]]:
         raise DraftwoodError(
             f"{kind} is spread over several devices or offloaded; load it on a single one"
         )
+    device = devices.pop()
+    if device.type not in KINDS:
+        raise DraftwoodError(
+            f"{kind} is on the device {str(device)!r}, and Draftwood runs on CPUs and CUDA GPUs "
+            "only; load it on one of these"
+        )
     if model.training:
         raise DraftwoodError(
             f"{kind} is in training mode, where dropout makes every forward random; call "
@@ -383,4 +390,4 @@ def _admit(model: Any) -> tuple[Any, torch.device, list[Mixer]]:
     reason = row_mixing(model)
     if reason is not None:
         raise DraftwoodError(f"{kind} cannot decode trees losslessly: {reason}")
-    return config, devices.pop(), mixers
+    return config, device, mixers

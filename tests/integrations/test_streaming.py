@@ -20,7 +20,7 @@ from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokeni
 TEXT = "ab ab ab ab"
 LETTERS = {"suppress_tokens": [i for i in range(VOCAB) if not 64 <= i < 91]}
 SETTINGS: dict[str, Any] = {"max_new_tokens": 16, "eos_token_id": None, "pad_token_id": 0}
-HUB = Path(__file__).parents[2] / "examples" / "hub"
+HUB = Path(__file__).parents[2] / "hub"
 
 
 class Recording(BaseStreamer):

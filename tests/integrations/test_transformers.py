@@ -1,10 +1,7 @@
 """``generate`` with a Draftwood method returns what plain ``generate`` returns."""
 
-import runpy
-import sys
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -23,7 +20,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate
 from tests.factories.grammars import Forking, Grammar
 from tests.factories.model_families import FAMILIES
-from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama
+from tests.factories.tiny_llama import VOCAB, tiny_llama
 
 GOOSE = custom_generate("goose", budget=12)
 AR = custom_generate("ar")
@@ -344,17 +341,6 @@ def test_rows_that_cannot_be_padded_are_refused() -> None:
     model = repetitive(context=24)
     with pytest.raises(DraftwoodError, match="set pad_token_id"):
         run(model, PROMPTS[:2], custom_generate=GOOSE, max_new_tokens=60, pad_token_id=None)
-
-
-def test_the_example_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    example = Path(__file__).parents[2] / "examples" / "transformers_generate.py"
-    monkeypatch.setattr(sys, "argv", [str(example), str(save_tiny(tmp_path))])
-    runpy.run_path(str(example), run_name="__main__")
-    out = capsys.readouterr().out
-    assert "tokens in" in out
-    assert "same as generate: True" in out
 
 
 class Refusing(LogitsProcessor):

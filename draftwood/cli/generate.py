@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from draftwood.methods.recipe import Method
     from draftwood.models import Loaded
 
+_WARM_UP = 8
+"""Tokens that are decoded before a comparison."""
+
 _EXAMPLES = """\b
 Examples:
   draftwood generate "def quicksort("
@@ -116,6 +119,8 @@ def generate(
     engine = Engine(attach(loaded.model), chosen, loaded.tokenizer)
     if engine.note:
         click.secho(engine.note, err=True, dim=True)
+    if compared:  # what a first call measures and loads is no part of the comparison
+        engine.generate([replace(request, max_new_tokens=_WARM_UP, namespace="warm-up")])
     steps: list[StepStats] = []
     completion = _run(engine, request, steps, quiet=as_json)
     comparison = _compared(engine, loaded, request, completion) if compared else None

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from draftwood.costs import busy
+from draftwood.costs.environment import usable_cores
 from draftwood.costs.store import device_name
 from draftwood.engine.memory import readable
 from draftwood.errors import DraftwoodError
@@ -39,13 +40,6 @@ def machine_findings(device: torch.device, threads: int | None) -> list[Finding]
     free = free_memory(device)
     found += [Finding("free memory", "unknown" if free is None else readable(free))]
     return [*found, cache_finding(cache_directory())]
-
-
-def usable_cores() -> int:
-    """CPU cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def threads_finding(threads: int, cores: int) -> Finding:

@@ -122,7 +122,8 @@ def speed_finding(found: Sequence[Timed], method: str, model: str) -> Finding:
         explain = f"draftwood generate PROMPT --model {model} --explain"
         help_.insert(0, Advice("what each step drafted, and what it cost", explain))
         return Finding("speed-up", text, "warning", tuple(help_))
-    return Finding("speed-up", text, "ok" if middle >= 1 / _LEVEL else "note", tuple(help_))
+    good = middle >= 1 / _LEVEL and loop.share < LOOPING
+    return Finding("speed-up", text, "ok" if good else "note", tuple(help_))
 
 
 def tokens_finding(found: Sequence[Timed], model: str, *, exact: bool) -> Finding:

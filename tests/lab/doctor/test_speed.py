@@ -64,6 +64,7 @@ def test_loops_are_told() -> None:
     same.tokens = (1, 2) * 20
     found = speed_finding([replace(looping, plain=same)], "auto", "M")
     assert "flatters" in found.text
+    assert found.state == "note"
 
 
 def test_other_tokens_are_a_warning_in_float32_and_a_note_elsewhere() -> None:

@@ -24,9 +24,7 @@ Key: TypeAlias = str | None
 
 def key_of(text: str, *, whole: bool) -> Key:
     """The key of a continuation; ``whole``: it has all tokens that were asked for."""
-    if not whole or "\ufffd" in text:
-        return None
-    return text.replace(" ", "")
+    return text.replace(" ", "") if whole else None
 
 
 def completed(law: Mapping[str, float]) -> dict[Key, float]:
@@ -37,7 +35,8 @@ def completed(law: Mapping[str, float]) -> dict[Key, float]:
     """
     found: dict[Key, float] = {}
     for text, probability in law.items():
-        key = key_of(text, whole=True)
+        # How a text that ends inside a character goes on is for the server to say.
+        key = key_of(text, whole="\ufffd" not in text)
         found[key] = found.get(key, 0.0) + probability
     total = sum(law.values())
     if total > 1.01:
@@ -58,6 +57,17 @@ def against_law(counts: Mapping[Key, int], law: Mapping[Key, float]) -> ChiSquar
     for key, times in counts.items():
         known[key if key in law else None] += times
     return chi_square(known, law)
+
+
+def chance_of_one(counts: Mapping[Key, int], law: Mapping[Key, float]) -> float:
+    """Probability that all samples are the one text that they are; 1 if they are several.
+
+    A text that the law does not name has the probability of all such texts at most.
+    """
+    [key, *others] = counts
+    if others:
+        return 1.0
+    return law.get(key, law[None]) ** counts[key]
 
 
 def two_samples(first: Mapping[Key, int], second: Mapping[Key, int]) -> ChiSquare:

@@ -66,7 +66,7 @@ class Divergence:
         place = "the text" if self.token is None else f"token {self.token}"
         words = f"{place} is {_shown(self.found)} and not {_shown(self.expected)}"
         if self.gap is None:
-            return f"{words}; the reference reports no log probability that would explain it"
+            return f"{words}; how far the reference prefers its own is not known"
         if self.at_least:
             return f"{words}, which is not among the reference's likeliest (gap > {self.gap:.2g})"
         verdict = "rounding" if self.cause == "rounding" else "more than rounding"

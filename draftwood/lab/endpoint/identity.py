@@ -1,6 +1,6 @@
 """What a server says of itself: its models, its name and its version."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,8 +45,7 @@ def identify(client: Client, model: str | None) -> Identity:
         model: name of the model; None: the only one that is served.
 
     Raises:
-        DraftwoodError: the server does not answer, lists no models or not this one, or lists
-            several and none was named.
+        DraftwoodError: the server does not answer, or no model was named and it does not list one.
     """
     try:
         response = client.get("/models")
@@ -61,26 +60,31 @@ def identify(client: Client, model: str | None) -> Identity:
             raise ValueError(f"status {response.status_code}")
         entries = {str(entry["id"]): entry for entry in response.json()["data"]}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DraftwoodError(
-            f"{client.url}/models is no list of models ({error!r}): is this the base URL of an "
-            "OpenAI-compatible API?"
-        ) from error
-    chosen = _chosen(client, list(entries), model)
-    owner = entries.get(chosen, {}).get("owned_by")
+        if model is None:
+            raise DraftwoodError(
+                f"{client.url}/models is no list of models ({error}): give the base URL of an "
+                "OpenAI-compatible API, or the model's name (--served-model)"
+            ) from error
+        entries = {}
+    if model is None:
+        model = _only(client, list(entries))
+    entry: Mapping[str, Any] = entries.get(model) or next(iter(entries.values()), {})
+    owner = entry.get("owned_by")
     name = str(owner or response.headers.get("Server", "")).lower()
-    return Identity(name, _version(client), chosen)
+    return Identity(name, _version(client), model)
 
 
-def _chosen(client: Client, names: list[str], model: str | None) -> str:
+def _only(client: Client, names: Sequence[str]) -> str:
+    """The only model of a list.
+
+    Raises:
+        DraftwoodError: there are several, or none.
+    """
+    if len(names) == 1:
+        return names[0]
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-    if model is not None:
-        if names and model not in names:
-            raise DraftwoodError(f"{client.url} serves no {model!r}, but {shown}: --served-model")
-        return model
-    if len(names) != 1:
-        what = f"several models ({shown})" if names else "a list without models"
-        raise DraftwoodError(f"{client.url} serves {what}: name one with --served-model")
-    return names[0]
+    what = f"several models ({shown})" if names else "a list without models"
+    raise DraftwoodError(f"{client.url} serves {what}: name one with --served-model")
 
 
 def _version(client: Client) -> str:

@@ -9,14 +9,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from draftwood.lab.endpoint.answer import Choice, Token
+from draftwood.lab.endpoint.answer import Choice, Token, spelt
 
 Path: TypeAlias = tuple[str, ...]
 """Texts of the tokens of a continuation."""
 
 _SPECIAL = "<["
 """How special tokens begin, which end a text or do not show in it. A continuation with one of them
-counts among all others."""
+counts among all others, as does one with a token that is no whole character."""
 
 
 def law_of(samples: Sequence[Choice], length: int, top_k: int) -> dict[str, float]:
@@ -61,5 +61,5 @@ def _continuations(
         yield path, share
         return
     for text, probability in after.get(path, {}).items():
-        if text and text[0] not in _SPECIAL:
+        if text and text[0] not in _SPECIAL and spelt(text) == text.encode():
             yield from _continuations(after, length, (*path, text), share * probability)

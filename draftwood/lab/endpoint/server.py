@@ -212,7 +212,7 @@ class Server:
         for tops in _TOPS:
             try:
                 answer = self._probe(path, neutral, tops)
-            except Refused:
+            except (Refused, Failed):
                 continue
             return tops if answer.first.tokens and answer.first.tokens[0].top else None
         return None
@@ -220,7 +220,7 @@ class Server:
     def _takes(self, path: str, fields: Mapping[str, Any]) -> bool:
         try:
             self._probe(path, fields)
-        except Refused:
+        except (Refused, Failed):  # llama-cpp-python answers a value out of range with status 500
             return False
         return True
 

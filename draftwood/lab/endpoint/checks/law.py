@@ -7,6 +7,7 @@ samples, which halves the noise; whether it samples by them is tested on half of
 Otherwise the two samples are compared with each other.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from draftwood.lab.endpoint.counting import (
     LEAST_P,
     Key,
     against_law,
+    chance_of_one,
     completed,
     key_of,
     power,
@@ -37,6 +39,9 @@ LENGTH = 3
 
 _TOPS = 5
 """Likeliest tokens whose log probabilities are asked for if all tokens are sampled from."""
+
+_KNOWN = 0.5
+"""Least probability of all texts whose probabilities are known, so that these are compared with."""
 
 TOP_K = 4
 """Likeliest tokens that are sampled from, where both sides can: continuations are few then."""
@@ -104,7 +109,7 @@ def _against(run: Comparison, counts: Counter[Key], top_k: int) -> _Test:
     plain = _samples(run, run.reference, top_k, run.settings.samples, tops)
     half = len(plain) // 2
     law = law_of(plain, LENGTH, top_k)
-    if law and _follows(plain[:half], plain[half:], top_k):
+    if sum(law.values()) >= _KNOWN and _follows(plain[:half], plain[half:], top_k):
         return _known(counts, completed(law), "the reference's probabilities")
     others = Counter(map(_key, plain))
     found = two_samples(counts, others)
@@ -113,10 +118,16 @@ def _against(run: Comparison, counts: Counter[Key], top_k: int) -> _Test:
 
 
 def _known(counts: Counter[Key], law: dict[Key, float], against: str) -> _Test:
-    found = against_law(counts, law)
-    strength = power(found.degrees, (sum(counts.values()),))
     share = 1 - law[None]
     words = f"{against} of {len(law) - 1} texts ({share:.2f} of all)"
+    try:
+        found = against_law(counts, law)
+    except DraftwoodError:
+        chance = chance_of_one(counts, law)
+        if chance >= LEAST_P:
+            raise
+        return _Test(ChiSquare(math.inf, 1, chance), words, 1.0, "all samples are one text")
+    strength = power(found.degrees, (sum(counts.values()),))
     return _Test(found, words, strength.distance, str(strength))
 
 

@@ -49,12 +49,15 @@ def _text(run: Comparison, prompt: Prompt, answers: dict[Prompt, Choice]) -> Res
 
 def _greedy(run: Comparison, answers: dict[Prompt, Choice]) -> Result:
     faults: list[str] = []
+    others: list[str] = []
     pairs: list[tuple[float, float]] = []
     for prompt, found in answers.items():
-        faults += [f"{prompt.name}, {fault}" for fault in faults_of(found.tokens)]
-        faults += [f"{prompt.name}, {fault}" for fault in not_best(found.tokens, run)]
-        pairs += list(same_tokens(run.expected(prompt).tokens, found.tokens))
-    return _compared("greedy", faults, pairs, run)
+        expected = run.expected(prompt)
+        for choice, listed in ((found, faults), (expected, others)):
+            every = (*faults_of(choice.tokens), *not_best(choice.tokens, run))
+            listed += [f"{prompt.name}, {fault}" for fault in every]
+        pairs += list(same_tokens(expected.tokens, found.tokens))
+    return _compared("greedy", faults, others, pairs, run)
 
 
 def _sampled(run: Comparison) -> Result:
@@ -62,11 +65,14 @@ def _sampled(run: Comparison) -> Result:
     sides: list[list[Choice]] = []
     for side in (run.endpoint, run.reference):
         sides.append(_samples(run, side) if run.tops(side) is not None else [])
-    faults = [
-        f"sample {number}, {fault}"
-        for number, found in enumerate(sides[0])
-        for fault in faults_of(found.tokens)
-    ]
+    faults, others = (
+        [
+            f"sample {number}, {fault}"
+            for number, found in enumerate(side)
+            for fault in faults_of(found.tokens)
+        ]
+        for side in sides
+    )
     known = {path: value for found in sides[1] for path, value in _paths(found.tokens)}
     pairs = [
         (known[path], token.logprob)
@@ -74,7 +80,7 @@ def _sampled(run: Comparison) -> Result:
         for path, token in _own_paths(found.tokens)
         if path in known
     ]
-    return _compared("sampled", faults, pairs, run)
+    return _compared("sampled", faults, others, pairs, run)
 
 
 def _samples(run: Comparison, side: Side) -> list[Choice]:
@@ -99,11 +105,25 @@ def _paths(tokens: Sequence[Token]) -> Iterator[tuple[tuple[str, ...], float]]:
 
 
 def _compared(
-    subject: str, faults: Sequence[str], pairs: Sequence[tuple[float, float]], run: Comparison
+    subject: str,
+    faults: Sequence[str],
+    others: Sequence[str],
+    pairs: Sequence[tuple[float, float]],
+    run: Comparison,
 ) -> Result:
+    """The result for some answers.
+
+    Args:
+        subject: which answers.
+        faults: impossible values of the endpoint.
+        others: of the reference.
+        pairs: log probabilities of both at the same places.
+        run: has the tolerance.
+    """
     if faults:
         text = f"{len(faults)} impossible values, the first: {faults[0]}"
-        return Result(NAME, subject, "failed", text)
+        text += "; the reference has such values as well" if others else ""
+        return Result(NAME, subject, "failed", text, shared=bool(others))
     if not pairs:
         return Result(NAME, subject, "passed", "possible values; none to compare with")
     largest = max(abs(a - b) for a, b in pairs)
@@ -126,6 +146,7 @@ def same_tokens(expected: Sequence[Token], found: Sequence[Token]) -> Iterator[t
 
 def faults_of(tokens: Sequence[Token]) -> Iterator[str]:
     """What is impossible among log probabilities."""
+    most = max((len(token.top) for token in tokens), default=0)
     for number, token in enumerate(tokens):
         values = [logprob for _, logprob in token.top]
         if not token.logprob <= _SLACK:
@@ -134,7 +155,9 @@ def faults_of(tokens: Sequence[Token]) -> Iterator[str]:
         total = sum(map(math.exp, values))
         if total > 1 + _SLACK:
             yield f"token {number}: the likeliest tokens have probability {total:.4g}"
-        if token.ordered and any(a < b for a, b in pairwise(values)):
+        # A shorter list had tokens of one spelling, of which it has one, at any of their places.
+        whole = token.ordered and len(values) == most
+        if whole and any(a < b for a, b in pairwise(values)):
             yield f"token {number}: the likeliest tokens are not in order"
         if token.text in dict(token.top):
             listed = dict(token.top)[token.text]

@@ -1,12 +1,13 @@
 """Greedy texts with penalties are the reference's."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from draftwood.lab.endpoint.checks._common import Check, Cost, Size, attempted, compared
 from draftwood.lab.endpoint.comparison import GREEDY_TOKENS, Comparison
-from draftwood.lab.endpoint.divergence import Score
+from draftwood.lab.endpoint.divergence import Divergence, Score
 from draftwood.lab.endpoint.penalties import additive, repetition
 from draftwood.lab.endpoint.prompts import Prompt
 from draftwood.lab.endpoint.result import Result
@@ -49,17 +50,28 @@ def _one(run: Comparison, prompt: Prompt, name: str, subject: str) -> Result:
     found = run.endpoint.ask(prompt, GREEDY_TOKENS, **fields).first
     expected = run.ask_reference(prompt, GREEDY_TOKENS, **fields).first
     requests = run.requests(prompt, GREEDY_TOKENS, **fields)
-    without = run.greedy(run.endpoint, prompt)
-    if found.text != expected.text and found.text == without.text:
+    changes = expected.text != run.expected(prompt).text
+    if changes and found.text == run.greedy(run.endpoint, prompt).text != expected.text:
         text = "the penalty changes nothing here, and changes the reference's text"
         return Result(NAME, subject, "failed", text, requests=requests)
     count = len(expected.tokens) or len(expected.text.split())
     unit = "tokens" if expected.tokens else "words"
     words = f"{count} {unit}, all as the reference's"
-    if expected.text == run.expected(prompt).text:
+    if not changes:
         words += "; but the penalty changed nothing, so this shows little"
     difference = run.judge(expected, found, score=_score(prompt, name))
+    if difference is not None and difference.gap is None:
+        difference = _as_without(run, prompt, difference)
     return compared(NAME, subject, difference, words, requests)
+
+
+def _as_without(run: Comparison, prompt: Prompt, found: Divergence) -> Divergence:
+    """A difference with the gap that it has without the penalty, if it is there, too."""
+    plain = run.judge(run.expected(prompt), run.greedy(run.endpoint, prompt))
+    same = ("token", "expected", "found")
+    if plain is None or any(getattr(plain, name) != getattr(found, name) for name in same):
+        return found
+    return replace(found, gap=plain.gap, at_least=plain.at_least)
 
 
 def _score(prompt: Prompt, name: str) -> Score:

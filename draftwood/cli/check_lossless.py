@@ -1,4 +1,7 @@
-"""``draftwood check-lossless``: checks that methods keep the target's output distribution."""
+"""``draftwood check-lossless``: checks that methods keep the target's output distribution.
+
+With ``--endpoint`` it checks a server instead: :mod:`draftwood.cli._check_endpoint`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
+from draftwood.cli._check_endpoint import check_endpoint
+from draftwood.cli._endpoint_options import SAMPLES, EndpointOptions, endpoint_options
 from draftwood.cli._method_flags import MethodsCommand, method_of, method_options, settings_given
 from draftwood.cli._options import ModelOptions, model_options
 from draftwood.cli._prompt import check_prompt, encode
@@ -36,6 +42,8 @@ Examples:
   draftwood check-lossless goose
   draftwood check-lossless traversal:shape=2x2 --model BIG --draft SMALL
   draftwood check-lossless --all
+  draftwood check-lossless --endpoint http://127.0.0.1:8000/v1
+  draftwood check-lossless --endpoint URL --reference URL --markdown report.md
 """
 
 
@@ -47,7 +55,8 @@ Examples:
     type=click.IntRange(0),
     default=1000,
     show_default=True,
-    help="Continuations to sample per METHOD; 0 loads no model.",
+    help="Continuations to sample per METHOD; 0 loads no model. With --endpoint, of each side, "
+    f"{SAMPLES} by default.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first sample.")
 @click.option(
@@ -58,6 +67,7 @@ Examples:
 )
 @click.option("--prompt", default=PROMPT, help="Prompt to continue.", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
+@endpoint_options
 @model_options
 @method_options
 @click.pass_context
@@ -72,6 +82,7 @@ def check_lossless(
     top_k: int,
     prompt: str,
     as_json: bool,
+    server: EndpointOptions,
     model: ModelOptions,
 ) -> None:
     """Check that each METHOD's output has the target's distribution.
@@ -82,7 +93,16 @@ def check_lossless(
     verifier on small trees. On --model, a chi-square test compares samples with the model's
     distribution, which can refute losslessness but not prove it, and greedy tokens are compared
     with plain decoding's. Exit code 0: all checks passed; 1: one failed.
+
+    With --endpoint, any server of the OpenAI API is compared with one that does not speculate.
     """
+    server.check(ctx, names, settings_given(ctx))
+    if server.endpoint is not None:
+        check_prompt(prompt, "the prompt")
+        by_default = ctx.get_parameter_source("samples") is ParameterSource.DEFAULT
+        samples = SAMPLES if by_default else samples
+        check_endpoint(server, model, samples=samples, seed=seed, prompt=prompt, as_json=as_json)
+        return
     if settings_given(ctx) and not names:
         first = next(iter(settings_given(ctx)))
         raise DraftwoodError(f"--{first} is a setting of a METHOD: give one")

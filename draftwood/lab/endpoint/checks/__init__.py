@@ -1,0 +1,25 @@
+"""The checks, one a module, and the order in which they run."""
+
+from draftwood.lab.endpoint.checks import (
+    bias,
+    choices,
+    ends,
+    greedy,
+    law,
+    logprobs,
+    penalties,
+    seeds,
+    streaming,
+)
+
+CHECKS = (
+    greedy.CHECK,  # first: the others compare with its answers
+    streaming.CHECK,
+    logprobs.CHECK,
+    penalties.CHECK,
+    bias.CHECK,
+    ends.CHECK,
+    choices.CHECK,
+    seeds.CHECK,
+    law.CHECK,
+)

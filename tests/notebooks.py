@@ -58,9 +58,19 @@ def executed(source: Path) -> Any:
         resources={"metadata": {"path": str(FOLDER)}},
     )
     client.execute()
+    for cell in made:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = [output for output in cell["outputs"] if not passing(output)]
     notebook["metadata"] = {"kernelspec": KERNEL}  # and not this machine's version of Python
     nbformat.validate(notebook)
     return notebook
+
+
+def passing(output: Any) -> bool:
+    """Whether an output is no result: Draftwood's progress, or a library's on standard error."""
+    shown = output.get("data", {}).get("text/plain", "")
+    progress = output["output_type"] == "display_data" and "draftwood: " in shown
+    return progress or output.get("name") == "stderr"
 
 
 def main(names: list[str]) -> None:

@@ -127,6 +127,16 @@ def test_the_page_on_the_memory_runs(
     assert names["done"].tally.accepted_by_source["memory"] > 0
 
 
+def test_the_page_on_rollouts_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    drafting_pays(monkeypatch)
+    [code] = blocks("docs/rl.md")
+    names: dict[str, Any] = {}
+    found = [int(n) for n in re.findall(r"^(\d+) drafted", run(code, names), re.MULTILINE)]
+    assert len(found) == 2
+    texts = {done.tokens for done in names["answers"][: names["group"]]}
+    assert len(texts) == names["group"], "answers of a group differ"
+
+
 def test_the_commands_of_the_page_on_the_memory_run(working_directory: Path) -> None:
     lines = "".join(blocks("docs/memory.md", "bash")).splitlines()
     assert len(lines) == 8

@@ -121,9 +121,9 @@ display(SVG(svg(stats.tree, stats.path, texts, bonus, title="fan")))
 # ## Measured
 #
 # Rounds take turns between the methods, a first round is left out, and every run has a new
-# engine, which has learnt nothing from the runs before. The times are of whichever machine ran
-# this notebook, with a model of 6 million weights, for which a step costs little and a node costs
-# much of it. `draftwood bench` does this properly, with intervals.
+# engine, which has learnt nothing from the runs before. The times are of whichever busy machine
+# ran this notebook, with a model of 6 million weights, for which a step costs little and a node
+# costs much of it. `draftwood bench` does this properly, with intervals.
 
 # %%
 methods = {

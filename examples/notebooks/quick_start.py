@@ -68,8 +68,7 @@ print("same tokens:", torch.equal(found, expected))
 
 # %%
 engine = Engine(model, "auto", tokenizer)
-sampled = SamplingParams(temperature=0.8, top_p=0.95, seed=3)
-for event in engine.stream([Request(PROMPT, 40, sampled)]):
+for event in engine.stream([Request(PROMPT, 40)]):
     if isinstance(event, Delta):
         for piece, accepted in zip(event.pieces, event.accepted):
             print(f"[{piece}]" if accepted else piece, end="")
@@ -80,6 +79,7 @@ print()
 # seed has the same ones, and several requests do not change one another.
 
 # %%
+sampled = SamplingParams(temperature=0.8, top_p=0.95, seed=3)
 requests = [
     Request("Once upon a time", 32),
     Request(PROMPT, 32, sampled),
@@ -104,8 +104,9 @@ for done in together:
 # - `ar` is plain decoding through Draftwood's engine: drafting is to be compared with this one,
 # - `auto` drafts where it pays.
 #
-# The times below are of whichever machine ran this notebook, with the embedded model. They say
-# nothing about your model: run `draftwood bench` on your own prompts.
+# The times below are of whichever machine ran this notebook (the stored ones: a busy one), with
+# the embedded model. They say nothing about your model: run `draftwood bench` on your own
+# prompts.
 
 # %%
 from draftwood.lab.loops import repeats
@@ -124,15 +125,11 @@ def by_generate(text):
     return model.generate(**ids, **NEW)[0, ids["input_ids"].shape[1] :].tolist()
 
 
-def by_engine(method):
-    def run(text):
-        [done] = Engine(model, method, tokenizer).generate([Request(text, 64)])
-        return list(done.tokens)
-
-    return run
+def by(engine):
+    return lambda text: list(engine.generate([Request(text, 64)])[0].tokens)
 
 
-contenders = {"generate": by_generate, "ar": by_engine("ar"), "auto": by_engine("auto")}
+contenders = {"generate": by_generate, "ar": by(plain), "auto": by(engine)}
 seconds, answers = {}, {}
 for counted in range(-1, ROUNDS):
     for kind, text in PROMPTS.items():

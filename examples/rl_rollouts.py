@@ -69,7 +69,7 @@ def padded(texts: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[torch.
 
 def log_probs(model: Any, ids: torch.Tensor) -> torch.Tensor:
     """Log probability of every token but the first ``[n, L - 1]``, by the weights of now."""
-    logits = model(input_ids=ids).logits[:, :-1]
+    logits: torch.Tensor = model(input_ids=ids).logits[:, :-1]
     return logits.log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
 
 
@@ -86,7 +86,8 @@ def train(
         kept = ratio.clamp(1 - CLIP, 1 + CLIP)
         gain = torch.minimum(ratio * gains[:, None], kept * gains[:, None])
         optimizer.zero_grad()
-        (-gain[answered].mean()).backward()
+        loss: Any = -gain[answered].mean()
+        loss.backward()
         optimizer.step()
     model.eval()
 

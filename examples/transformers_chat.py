@@ -39,7 +39,8 @@ def main() -> None:
             **settings, custom_generate=draftwood.auto(), prefix_cache="256MB", on_finish=report
         )
         same.append(torch.equal(ids, model.generate(**settings)))
-        answer = tokenizer.decode(ids[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+        new = ids[0, inputs["input_ids"].shape[1] :]
+        answer = str(tokenizer.decode(new, skip_special_tokens=True))
         messages.append({"role": "assistant", "content": answer})
         print(f"User: {question}\nAssistant:{answer}\n")
     print(f"same tokens: {all(same)}")

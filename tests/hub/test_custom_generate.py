@@ -15,8 +15,8 @@ import draftwood
 from draftwood.errors import DraftwoodError
 from draftwood.models import location
 from draftwood.runner.attached_models import find_attached
+from tests.factories.recording_streamer import Recording
 from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
-from tests.integrations.test_streaming import Recording
 from tests.test_docs_python import run
 
 HUB = Path(__file__).parents[2] / "hub"
@@ -164,9 +164,9 @@ def test_the_requirements_are_those_that_transformers_checks(tmp_path: Path) -> 
 
 def test_the_card_has_the_tag_and_its_code_runs() -> None:
     card = ModelCard((HUB / "README.md").read_text(encoding="utf-8"))
-    assert "custom_generate" in (card.data.tags or [])
-    assert card.data.library_name == "transformers"
-    assert card.data.license == "apache-2.0"
+    facts = vars(card.data)
+    assert "custom_generate" in facts["tags"]
+    assert (facts["library_name"], facts["license"]) == ("transformers", "apache-2.0")
     code = "".join(re.findall(r"^```python\n(.*?)^```$", card.text, re.DOTALL | re.MULTILINE))
     names: dict[str, Any] = {}
     changed = code.replace("USER/draftwood", str(HUB))

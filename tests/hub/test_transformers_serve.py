@@ -23,6 +23,8 @@ HUB = Path(__file__).parents[2] / "hub"
 MESSAGES: Any = [{"role": "user", "content": "Write a function that reverses a list."}]
 
 pytestmark = pytest.mark.slow
+for needed in ("fastapi", "uvicorn", "typer"):
+    pytest.importorskip(needed)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +53,6 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(checkpoint: Path) -> Iterator[openai.OpenAI]:
-    for needed in ("fastapi", "uvicorn", "typer"):
-        pytest.importorskip(needed)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -82,8 +82,8 @@ def plain_answer(count: int) -> str:
         MESSAGES, add_generation_prompt=True, return_tensors="pt", return_dict=True
     )
     ids = model.generate(**inputs, max_new_tokens=count, do_sample=False, pad_token_id=0)
-    text: str = tokenizer.decode(ids[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
-    return text
+    new = ids[0, inputs["input_ids"].shape[1] :]
+    return str(tokenizer.decode(new, skip_special_tokens=True))
 
 
 def test_each_request_is_decoded_by_draftwood(client: openai.OpenAI, checkpoint: Path) -> None:

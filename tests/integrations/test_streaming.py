@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, TextStreamer
-from transformers.generation.streamers import BaseStreamer
 
 import draftwood
 from draftwood.engine.request import Completion, Delta
@@ -15,28 +14,13 @@ from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import CustomGenerate, custom_generate, generate
 from draftwood.integrations.transformers.calling_frame import withheld_from
 from draftwood.runner.attached_models import find_attached
+from tests.factories.recording_streamer import Recording
 from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 TEXT = "ab ab ab ab"
 LETTERS = {"suppress_tokens": [i for i in range(VOCAB) if not 64 <= i < 91]}
 SETTINGS: dict[str, Any] = {"max_new_tokens": 16, "eos_token_id": None, "pad_token_id": 0}
 HUB = Path(__file__).parents[2] / "hub"
-
-
-class Recording(BaseStreamer):
-    """A streamer that records its values and fails at the value numbered ``fails``."""
-
-    def __init__(self, fails: int = -1) -> None:
-        self.values: list[Any] = []
-        self.fails = fails
-
-    def put(self, value: torch.Tensor) -> None:
-        if len(self.values) == self.fails:
-            raise RuntimeError("the reader has gone")
-        self.values.append(value.tolist())
-
-    def end(self) -> None:
-        self.values.append("end")
 
 
 def encoded(*texts: str) -> dict[str, torch.Tensor]:

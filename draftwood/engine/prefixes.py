@@ -1,11 +1,12 @@
 """Begins requests with tokens that are cached already, and keeps those of requests that end.
 
 The tokens come from a finished text, or from a request that runs. Both must be of the same
-namespace. A request whose prompt begins like one that is being cached waits for that one. Of a
-model with recurrent layers, a text can be taken up to where its states were kept.
+namespace, and of the weights of now. A request whose prompt begins like one that is being cached
+waits for that one. Of a model with recurrent layers, a text can be taken up to where its states
+were kept.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,7 @@ class Prefixes:
         self._target = target
         self._needs = needs
         self._cache = PrefixCache(most)
+        self._version: Hashable = None
 
     @property
     def bytes(self) -> int:
@@ -63,6 +65,7 @@ class Prefixes:
 
     def begin(self, sequence: RunningRequest, running: Iterable[RunningRequest]) -> JoiningRequest:
         """Put the first tokens into the request's slot, as far as they are cached."""
+        version = sequence.weights_version = self._current_version()
         sequence.rows = TokenRows(self._needs)
         self._target.remember(sequence.slot)
         ids, namespace = _text(sequence), sequence.request.namespace
@@ -71,7 +74,7 @@ class Prefixes:
         kept, length = self._cache.longest(ids[:most], namespace)
         lender: RunningRequest | None = None
         for other in running:
-            if other.request.namespace == namespace:
+            if other.request.namespace == namespace and other.weights_version == version:
                 shared = min(common(self._cached(other), ids), most)
                 savable = self._target.savable(other.slot, shared)
                 if savable > length:
@@ -94,6 +97,8 @@ class Prefixes:
         """Keep the tokens of a request that has ended, before its slot is released."""
         if sequence.rows is None or not sequence.tokens:
             return
+        if sequence.weights_version != self._current_version():
+            return
         whole = self._cached(sequence)
         tokens = whole[: self._target.savable(sequence.slot, len(whole))]
         namespace, info = sequence.request.namespace, self._target.info
@@ -104,6 +109,13 @@ class Prefixes:
         saved = self._target.saved(sequence.slot, len(tokens))
         rows = sequence.rows.first(len(tokens))
         self._cache.add(Prefix(tokens.copy(), saved, rows), namespace)
+
+    def _current_version(self) -> Hashable:
+        """The version of the weights; texts of another one are dropped."""
+        version = self._target.weights_version
+        if version != self._version:
+            self._version, self._cache = version, PrefixCache(self._cache.most)
+        return version
 
     def _cached(self, sequence: RunningRequest) -> NDArray[np.int64]:
         """The request's tokens that are in the cache.

@@ -3,7 +3,7 @@
 Knows nothing of trees; it is handed the tokens that were committed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -66,6 +66,7 @@ class RunningRequest:
         self.limit = limit
         self.slot = -1
         self.rows: TokenRows | None = None
+        self.weights_version: Hashable = None
         self.state: Any = None
         self.constraint = constraint
         self._mask: TreeMask | None = None

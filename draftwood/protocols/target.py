@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
@@ -330,6 +330,11 @@ class ResumableTarget(Target, Protocol):
     @property
     def remembered_bytes(self) -> int:
         """Bytes of the states that are kept of a text at most; 0: none have to be kept."""
+        ...
+
+    @property
+    def weights_version(self) -> Hashable:
+        """A value that differs if the weights have changed: saved tokens are of those before."""
         ...
 
     def remember(self, slot: int) -> None:

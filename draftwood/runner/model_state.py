@@ -23,6 +23,16 @@ def model_state(model: nn.Module) -> tuple[Any, ...]:
     return weights, *(_own_state(module) for module in model.modules())
 
 
+def weights_version(model: nn.Module) -> tuple[Any, ...]:
+    """A value that differs if a forward may compute something else of the same tokens.
+
+    That is :func:`model_state`, and how often each weight was changed in place. Changes through
+    ``.data`` are not counted by PyTorch.
+    """
+    changes = tuple(0 if p.is_inference() else p._version for p in model.parameters())
+    return *model_state(model), changes
+
+
 def _own_state(module: nn.Module) -> tuple[Any, ...]:
     given = module.__dict__
     hooks = [key for name in _HOOKS for key, hook in given[name].items() if acts(hook)]

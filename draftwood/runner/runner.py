@@ -4,7 +4,7 @@ One forward scores all trees of a batch. A node's position is the cached length 
 node sees the cached tokens, its ancestors and itself.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import accumulate
@@ -24,7 +24,7 @@ from draftwood.runner.cpu.int8 import Int8Linear
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass
-from draftwood.runner.model_state import model_state
+from draftwood.runner.model_state import model_state, weights_version
 from draftwood.runner.prefill import ChunkedPrefill, PendingPrompt
 from draftwood.runner.recurrent.states import MOST_SNAPSHOTS, RecurrentStates
 from draftwood.runner.submitted import SubmittedForward
@@ -269,6 +269,11 @@ class Runner:
         """See :class:`draftwood.protocols.ResumableTarget`."""
         kept = self.recurrent is not None and not self._forward_pass.needs_extents
         return MOST_SNAPSHOTS * self.info.slot_bytes if kept else 0
+
+    @property
+    def weights_version(self) -> Hashable:
+        """See :class:`draftwood.protocols.ResumableTarget`."""
+        return weights_version(self.model)
 
     def remember(self, slot: int) -> None:
         """See :class:`draftwood.protocols.ResumableTarget`."""

@@ -210,3 +210,38 @@ def test_a_text_that_cannot_be_kept_fails_no_request(monkeypatch: pytest.MonkeyP
     ended = engine.cancel(number)
     assert ended is not None
     assert ended.completion.reason == "cancelled"
+
+
+def test_texts_of_other_weights_are_not_taken() -> None:
+    target = MarkovTarget(context_limit=1024)
+    engine = engine_of(target, "goose")
+    engine.generate([Request(TEXT, 20)])
+    target.weights_version = 1
+    engine.generate([Request(TEXT, 20)])
+    assert reused(engine) == 0
+    engine.generate([Request(TEXT, 20)])
+    assert reused(engine) == len(TEXT) - 1, "of the same weights they are"
+
+
+def test_a_request_that_runs_while_weights_change_lends_nothing() -> None:
+    target = MarkovTarget(context_limit=1024)
+    engine = engine_of(target, "ar")
+    engine.add(Request(TEXT, 40))
+    for _ in range(4):
+        engine.step()
+    target.weights_version = 1
+    engine.generate([Request(TEXT, 5)])
+    assert reused(engine) == 0
+    engine.generate([Request(TEXT, 40)])
+    assert reused(engine) == len(TEXT) - 1, "from the second one, and not from the first"
+
+
+def test_tokens_are_those_of_the_new_weights() -> None:
+    model = tiny_llama()
+    engine = Engine(model, "goose", prefix_cache="10MB")
+    first = engine.generate([Request(TEXT, 20)])[0].tokens
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5).add_(0.05 * torch.randn_like(parameter))
+    expected = Engine(model, "ar").generate([Request(TEXT, 20)])[0].tokens
+    assert engine.generate([Request(TEXT, 20)])[0].tokens == expected != first

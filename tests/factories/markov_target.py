@@ -218,6 +218,7 @@ class MarkovTarget:
         self.cached[slot] = saved.tensors[0][:length].tolist()
 
     remembered_bytes = 0
+    weights_version: Hashable = 0
 
     def remember(self, slot: int) -> None: ...
 

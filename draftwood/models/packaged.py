@@ -17,7 +17,7 @@ from typing import Any
 from draftwood.errors import DraftwoodError, first_line
 from draftwood.models import converted
 
-GGUF = "pip install 'gguf>=0.10'"
+GGUF = "pip install 'gguf>=0.17.1'"
 """Command that installs the package which reads GGUF files."""
 
 REBUILD = f"'draftwood cache --clear --kind {converted.KIND}' lets it be converted again"
@@ -123,7 +123,7 @@ def gguf_file(name: str) -> Path:
             "--force-reinstall"
         )
     if not is_gguf_available():
-        raise DraftwoodError(f"converting the model {name!r} needs gguf 0.10 or newer: {GGUF}")
+        raise DraftwoodError(f"converting the model {name!r} needs gguf 0.17.1 or newer: {GGUF}")
     return path
 
 

@@ -178,7 +178,7 @@ def test_a_package_without_its_file(source: Path) -> None:
 
 def test_without_gguf(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.utils.import_utils.is_gguf_available", lambda: False)
-    with pytest.raises(DraftwoodError, match=re.escape(f"needs gguf 0.10 or newer: {GGUF}")):
+    with pytest.raises(DraftwoodError, match=re.escape(f"needs gguf 0.17.1 or newer: {GGUF}")):
         checkpoint(NAME)
 
 

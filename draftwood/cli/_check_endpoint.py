@@ -9,12 +9,15 @@ import click
 
 from draftwood.cli._endpoint_options import EndpointOptions
 from draftwood.cli._options import ModelOptions
-from draftwood.errors import need
+from draftwood.errors import DraftwoodError, need
 from draftwood.files import check_writable, write_text
 
 if TYPE_CHECKING:
     from draftwood.lab.endpoint.local import LocalModel
     from draftwood.lab.endpoint.prompts import Prompt
+
+MOST_KEPT = 16
+"""Largest ``--top-k``: continuations would be too many to count."""
 
 
 def check_endpoint(
@@ -23,6 +26,7 @@ def check_endpoint(
     *,
     samples: int,
     seed: int,
+    top_k: int,
     prompt: str,
     as_json: bool,
 ) -> None:
@@ -33,6 +37,7 @@ def check_endpoint(
         model: how a local reference is loaded, all but its name.
         samples: continuations to sample of each side.
         seed: of the first sample.
+        top_k: likeliest tokens to sample from; 0: all.
         prompt: whose continuations are sampled.
         as_json: print one JSON object instead of lines.
 
@@ -42,6 +47,8 @@ def check_endpoint(
     """
     for library in ("httpx", "scipy"):
         need(library, "endpoint")
+    if not (top_k == 0 or 2 <= top_k <= MOST_KEPT):
+        raise DraftwoodError(f"--top-k is {top_k}: with --endpoint give 0 (all), or 2 to 16")
     plain = server.plain
     if server.markdown is not None:
         check_writable(server.markdown)
@@ -75,6 +82,7 @@ def check_endpoint(
             same_seed=server.same_seed,
             concurrency=server.concurrency,
             law_prompt=law_prompt,
+            top_k=top_k,
         ),
         timeout=server.timeout,
         most=server.max_requests,

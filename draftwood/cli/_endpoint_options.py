@@ -22,7 +22,7 @@ SAMPLES = 300
 
 _KEY_VARIABLE = "OPENAI_API_KEY"
 
-_OF_METHODS = ("everything", "temperature", "top_k", "model")
+_OF_METHODS = ("everything", "temperature", "model")
 """Options of METHODs alone, by parameter; ``--model`` is a METHOD's, too."""
 
 

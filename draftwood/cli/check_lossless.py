@@ -101,7 +101,9 @@ def check_lossless(
         check_prompt(prompt, "the prompt")
         by_default = ctx.get_parameter_source("samples") is ParameterSource.DEFAULT
         samples = SAMPLES if by_default else samples
-        check_endpoint(server, model, samples=samples, seed=seed, prompt=prompt, as_json=as_json)
+        check_endpoint(
+            server, model, samples=samples, seed=seed, top_k=top_k, prompt=prompt, as_json=as_json
+        )
         return
     if settings_given(ctx) and not names:
         first = next(iter(settings_given(ctx)))

@@ -100,7 +100,8 @@ URL = ("--endpoint", "http://127.0.0.1:9")
     [
         ((*URL, "goose"), "'goose' is a METHOD, which --endpoint does not take"),
         ((*URL, "--all"), "--all is of METHODs"),
-        ((*URL, "--top-k", "3"), "--top-k is of METHODs"),
+        ((*URL, "--top-k", "1"), "--top-k is 1"),
+        ((*URL, "--top-k", "17"), "--top-k is 17"),
         ((*URL, "--temperature", "0.5"), "--temperature is of METHODs"),
         ((*URL, "--budget", "3"), "--budget is of METHODs"),
         ((*URL, "--model", "x"), "with --endpoint, name the model that it serves with --served"),

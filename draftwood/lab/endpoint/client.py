@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from draftwood.errors import DraftwoodError, need
+from draftwood.lab.endpoint.result import Asked
 
 if TYPE_CHECKING:
     import httpx
@@ -27,7 +28,15 @@ class Refused(Exception):  # noqa: N818 - an answer, not an error
 
 
 class Failed(Exception):  # noqa: N818
-    """A request failed: the server broke down over it, or does not answer."""
+    """A request failed: the server broke down over it, or does not answer.
+
+    Attributes:
+        request: that failed, if it was one for an answer.
+    """
+
+    def __init__(self, message: str, request: Asked | None = None) -> None:
+        super().__init__(message)
+        self.request = request
 
 
 class Limit:
@@ -127,7 +136,7 @@ class Client:
             return response.json()
         except ValueError as error:
             shown = response.text[:_SHOWN]
-            raise self._failed(f"the answer is not JSON: {shown!r}") from error
+            raise self._failed(f"the answer is not JSON: {shown!r}", path, body) from error
 
     def stream(self, path: str, body: Mapping[str, Any]) -> list[Any]:
         """The parsed events of a stream; see :meth:`post`."""
@@ -136,7 +145,7 @@ class Client:
         try:
             return [json.loads(event) for event in events if event != "[DONE]"]
         except ValueError as error:
-            raise self._failed(f"an event of the stream is not JSON: {error}") from error
+            raise self._failed(f"an event is not JSON: {error}", path, body) from error
 
     def _whole(self, url: str) -> str:
         return url if "://" in url else f"{self._base}{url}"
@@ -147,19 +156,21 @@ class Client:
             try:
                 response = self._http.post(self._whole(path), json=dict(body))
             except self._errors.TimeoutException as error:
-                raise self._failed("no answer in time (--timeout)") from error
+                raise self._failed("no answer in time (--timeout)", path, body) from error
             except self._errors.HTTPError as error:
                 if not further:
-                    raise self._failed(_words(error)) from error
+                    raise self._failed(_words(error), path, body) from error
                 time.sleep(0.5)
                 continue
             if further and response.status_code in (429, 503):
                 time.sleep(_wait(response.headers.get("Retry-After")))
                 continue
-            return self._checked(response)
+            return self._checked(response, path, body)
         raise AssertionError("the last try returns or raises")
 
-    def _checked(self, response: "httpx.Response") -> "httpx.Response":
+    def _checked(
+        self, response: "httpx.Response", path: str, body: Mapping[str, Any]
+    ) -> "httpx.Response":
         status = response.status_code
         if status < 400:
             return response
@@ -167,7 +178,7 @@ class Client:
         if status in (401, 403):
             raise DraftwoodError(f"{self.url} needs another key (--api-key): {status}, {said}")
         if status == 429 or (status >= 500 and status != 501):
-            raise self._failed(f"status {status}, {said}")
+            raise self._failed(f"status {status}, {said}", path, body)
         raise Refused(f"status {status}, {said}")
 
     def said(self, response: "httpx.Response") -> str:
@@ -181,8 +192,11 @@ class Client:
         text = text.replace(self._key, "...") if self._key else text
         return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
-    def _failed(self, message: str) -> Failed:
-        return Failed(f"{self.url}: {message}")
+    def _failed(
+        self, message: str, path: str = "", body: Mapping[str, Any] | None = None
+    ) -> Failed:
+        asked = None if body is None else Asked(f"{self.url}{path}", body, self.has_key)
+        return Failed(f"{self.url}: {message}", asked)
 
 
 def _base(httpx: Any, url: str) -> Any:

@@ -36,6 +36,7 @@ class Settings:
         same_seed: whether a seed has to give the same text with and without speculation.
         concurrency: most requests at once.
         law_prompt: whose continuations are sampled.
+        top_k: likeliest tokens that they are sampled from, if both sides can; 0: all.
     """
 
     tolerance: Tolerance
@@ -44,6 +45,7 @@ class Settings:
     same_seed: bool
     concurrency: int
     law_prompt: Prompt
+    top_k: int = 4
 
 
 @dataclass

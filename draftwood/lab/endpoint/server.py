@@ -101,7 +101,6 @@ class Server:
 
         Raises:
             DraftwoodError: it answers no request for completions.
-            Failed: it breaks down over one.
         """
         paths = tuple(self._paths())
         neutral = self._neutral(paths[0])
@@ -151,7 +150,8 @@ class Server:
         ):
             try:
                 found = self.client.post(f"{self.client.root}/tokenize", body)["tokens"]
-                return [int(each) for each in found]
+                if found:  # llama.cpp finds none in a body that it does not know
+                    return [int(each) for each in found]
             except (Refused, Failed, KeyError, TypeError, ValueError):
                 continue
         return None
@@ -190,7 +190,7 @@ class Server:
             try:
                 self._probe(path, {})
                 yield path
-            except Refused as refusal:
+            except (Refused, Failed) as refusal:
                 refusals.append(f"{path}: {refusal}")
         if len(refusals) == len(wanted):
             raise DraftwoodError(

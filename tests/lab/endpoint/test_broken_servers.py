@@ -80,7 +80,9 @@ def test_a_biased_law_fails_with_and_without_log_probabilities(tops: int | None)
     law = next(each for each in report.results if each.check == "law")
     assert law.figures["p_value"] < 1e-6
     assert ("probabilities of" in law.text) == (tops is not None)
-    right = checked(Toy(tops=tops), settings(samples=300))
+    assert "top_k=4" in law.text
+    right = checked(Toy(tops=tops), settings(samples=300, top_k=0))
+    assert "(all tokens)" in lines(right)
     assert "failed" not in outcomes(right), lines(right)
 
 
@@ -95,6 +97,9 @@ def test_a_server_that_breaks_down_over_a_field_fails() -> None:
     report = checked(Toy(breaks="logit_bias"))
     assert outcomes(report)["failed"] == {"logit_bias"}
     assert "status 500, worker died" in lines(report)
+    failed = [each for each in report.results if each.outcome == "failed"]
+    assert failed
+    assert all("logit_bias" in request.body for each in failed for request in each.requests)
 
 
 def test_a_reference_that_drafts_is_none() -> None:

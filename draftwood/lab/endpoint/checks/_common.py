@@ -81,7 +81,9 @@ def attempted(check: str, subject: str, make: Callable[[], Result]) -> Result:
     except Refused as refusal:
         return Result(check, subject, "not checked", f"not supported: {refusal}")
     except Failed as failure:
-        return Result(check, subject, "failed", f"a request failed: {failure}")
+        requests = () if failure.request is None else (failure.request,)
+        text = f"a request failed: {failure}"
+        return Result(check, subject, "failed", text, requests=requests)
 
 
 def blamed(run: Comparison, check: Callable[[Server], Iterable[Result]]) -> Iterator[Result]:

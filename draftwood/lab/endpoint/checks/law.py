@@ -43,9 +43,6 @@ _TOPS = 5
 _KNOWN = 0.5
 """Least probability of all texts whose probabilities are known, so that these are compared with."""
 
-TOP_K = 4
-"""Likeliest tokens that are sampled from, where both sides can: continuations are few then."""
-
 
 def _cost(size: Size) -> Cost:
     return Cost(size.samples * size.sides, size.samples * size.sides * LENGTH)
@@ -143,7 +140,8 @@ def _follows(first: Sequence[Choice], second: Sequence[Choice], top_k: int) -> b
 def _top_k(run: Comparison) -> int:
     """How many tokens to sample from; 0: all, as a side does not take the field."""
     servers = [side for side in (run.endpoint, run.reference) if isinstance(side, Server)]
-    return TOP_K if all("top_k" in each.abilities.neutral for each in servers) else 0
+    able = all("top_k" in each.abilities.neutral for each in servers)
+    return run.settings.top_k if able else 0
 
 
 def _fields(top_k: int) -> dict[str, Any]:

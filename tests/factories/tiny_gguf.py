@@ -61,7 +61,7 @@ def uninstall(monkeypatch: pytest.MonkeyPatch) -> None:
 def write(path: Path) -> None:
     """Write a Llama with Q4_1 matrices, a byte-level tokenizer and a chat template."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = [*_SPECIAL, *alphabet, "ab"]
+    words = [*_SPECIAL, *alphabet, "ab", "zq"]
     writer: Any = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(_CONTEXT)
     writer.add_embedding_length(_WIDTH)
@@ -77,8 +77,8 @@ def write(path: Path) -> None:
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(words)
     control, normal = int(gguf.TokenType.CONTROL), int(gguf.TokenType.NORMAL)
-    writer.add_token_types([control] * len(_SPECIAL) + [normal] * (len(alphabet) + 1))
-    writer.add_token_merges(["a b"])
+    writer.add_token_types([control] * len(_SPECIAL) + [normal] * (len(alphabet) + 2))
+    writer.add_token_merges(["a b", "z q"])  # transformers 5.17 reads a list of one as its text
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_chat_template(CHAT)

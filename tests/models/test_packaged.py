@@ -207,7 +207,7 @@ def test_commands_take_the_name(source: Path) -> None:
     assert plain == drafted
     code, _, err = run("generate", "x", "--model", NAME, "--dtype", "bfloat16")
     assert code == 0, err
-    assert models.vocabulary_size(NAME) == 260
+    assert models.vocabulary_size(NAME) == 261
 
 
 def test_the_cache_is_listed_and_cleared(source: Path) -> None:

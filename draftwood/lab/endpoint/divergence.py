@@ -21,14 +21,14 @@ _PART = 12
 _BACK = 12
 """Tokens before a difference of texts in which it may have begun, and that are shown."""
 
-Score: TypeAlias = Callable[[str, float, Sequence[Token]], float | None]
+Score: TypeAlias = Callable[[str, float, Sequence[Token]], tuple[float, ...]]
 """What a token is chosen by: from its text, its log probability and the tokens generated before it.
-None: that is not known."""
+Several numbers: one for each way in which servers do it. None: that is not known."""
 
 
-def plain_score(_text: str, logprob: float, _before: Sequence[Token]) -> float | None:
+def plain_score(_text: str, logprob: float, _before: Sequence[Token]) -> tuple[float, ...]:
     """The log probability itself."""
-    return logprob
+    return (logprob,)
 
 
 @dataclass(frozen=True)
@@ -161,15 +161,16 @@ def _gap(
     own: Token, before: Sequence[Token], found: str, score: Score
 ) -> tuple[float | None, bool]:
     """The gap between a token of the reference and another, and whether it may be larger."""
-    expected = score(own.text, own.logprob, before)
     top = dict(own.top)
-    if expected is None or len(top) < 2:
+    if len(top) < 2:
         return None, False
     known = found in top
+    expected = score(own.text, own.logprob, before)
     rival = score(found, top[found] if known else min(top.values()), before)
-    if rival is None or not math.isfinite(rival):
-        return None, False
-    return max(0.0, expected - rival), not known
+    # The reference shows in which way it chooses: its own token is the best one, or nearly so.
+    pairs = zip(expected, rival, strict=False)
+    gaps = [abs(a - b) if known else max(0.0, a - b) for a, b in pairs]
+    return min(filter(math.isfinite, gaps), default=None), not known
 
 
 def _common(a: str, b: str) -> int:

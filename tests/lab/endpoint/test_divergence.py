@@ -112,9 +112,15 @@ def test_presence_and_frequency_penalties_count_the_generated_tokens() -> None:
     result = divergence(reference, other, 0.2, score=additive("x", 1.5, 0.0))
     assert result is not None
     assert result.gap == pytest.approx(0.7)
-    unknown = divergence(reference, Choice("abad"), 0.2, score=additive("d", 1.5, 0.0))
-    assert unknown is not None
-    assert unknown.gap is None
+    for prompt, gap in (("x", 0.05), ("d", 0.05), ("c", 0.05), ("c d", 0.05), ("cd cd", 0.05)):
+        found = divergence(reference, Choice("abad"), 0.2, score=additive(prompt, 1.5, 0.0))
+        assert found is not None
+        assert found.gap == pytest.approx(gap)
+    # This reference counts the prompt's tokens: only then is d nearly as good as c, and not better.
+    counted = choice("b", ("c", {"c": -2.0, "d": -0.45}))
+    found = divergence(counted, Choice("bd"), 0.2, score=additive("d", 1.5, 0.0))
+    assert found is not None
+    assert found.gap == pytest.approx(0.05)
 
 
 def test_a_repetition_penalty_is_explained_between_new_tokens_alone() -> None:

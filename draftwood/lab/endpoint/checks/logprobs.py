@@ -8,12 +8,14 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from draftwood.lab.endpoint.answer import Choice, Token
 from draftwood.lab.endpoint.checks._common import Check, Cost, Size, attempted, compared
 from draftwood.lab.endpoint.comparison import GREEDY_TOKENS, Comparison, Side
 from draftwood.lab.endpoint.prompts import Prompt
 from draftwood.lab.endpoint.result import Result
+from draftwood.lab.endpoint.server import Server
 
 NAME = "logprobs"
 SAMPLES, SAMPLED_TOKENS = 8, 16
@@ -84,16 +86,20 @@ def _sampled(run: Comparison) -> Result:
 
 
 def _samples(run: Comparison, side: Side) -> list[Choice]:
-    prompt = run.settings.law_prompt
-    return [
-        side.ask(prompt, SAMPLED_TOKENS, tops=run.tops(side), temperature=1.0).first
-        for _ in range(SAMPLES)
+    prompt, tops = run.settings.law_prompt, run.tops(side)
+    # A server draws a seed for each request, and some take none.
+    fields: list[dict[str, Any]] = [
+        {"temperature": 1.0} if isinstance(side, Server) else {"temperature": 1.0, "seed": seed}
+        for seed in range(SAMPLES)
     ]
+    return [side.ask(prompt, SAMPLED_TOKENS, tops=tops, **each).first for each in fields]
 
 
 def _own_paths(tokens: Sequence[Token]) -> Iterator[tuple[tuple[str, ...], Token]]:
-    """Every token with the texts up to it."""
+    """Every token with the texts up to it, until one whose text does not tell it from others."""
     for number, token in enumerate(tokens):
+        if not token.text or "\ufffd" in token.text:
+            return
         yield tuple(each.text for each in tokens[: number + 1]), token
 
 

@@ -21,7 +21,7 @@ FORMS = sorted(p for p in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if p.stem !=
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHON = "Programming Language :: Python :: 3."
 PYTHONS = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if each.startswith(PYTHON)]
-FOR_DEVELOPERS = {"dev", "docs"}
+FOR_DEVELOPERS = {"dev"}
 PAPERS = ("GOOSE", "DynaTree", "TALON", "Traversal Verification")
 
 

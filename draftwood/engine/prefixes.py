@@ -65,7 +65,9 @@ class Prefixes:
 
     def begin(self, sequence: RunningRequest, running: Iterable[RunningRequest]) -> JoiningRequest:
         """Put the first tokens into the request's slot, as far as they are cached."""
-        version = sequence.weights_version = self._current_version()
+        version = sequence.weights_version = self._target.weights_version
+        if version != self._version:  # what is kept is of other weights
+            self._version, self._cache = version, PrefixCache(self._cache.most)
         sequence.rows = TokenRows(self._needs)
         self._target.remember(sequence.slot)
         ids, namespace = _text(sequence), sequence.request.namespace
@@ -97,7 +99,8 @@ class Prefixes:
         """Keep the tokens of a request that has ended, before its slot is released."""
         if sequence.rows is None or not sequence.tokens:
             return
-        if sequence.weights_version != self._current_version():
+        # A change that no request has begun after is noticed when the next one begins.
+        if sequence.weights_version != self._version:
             return
         whole = self._cached(sequence)
         tokens = whole[: self._target.savable(sequence.slot, len(whole))]
@@ -109,13 +112,6 @@ class Prefixes:
         saved = self._target.saved(sequence.slot, len(tokens))
         rows = sequence.rows.first(len(tokens))
         self._cache.add(Prefix(tokens.copy(), saved, rows), namespace)
-
-    def _current_version(self) -> Hashable:
-        """The version of the weights; texts of another one are dropped."""
-        version = self._target.weights_version
-        if version != self._version:
-            self._version, self._cache = version, PrefixCache(self._cache.most)
-        return version
 
     def _cached(self, sequence: RunningRequest) -> NDArray[np.int64]:
         """The request's tokens that are in the cache.

@@ -3,6 +3,7 @@
 A recorded forward repeats the decisions as they were.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
@@ -19,22 +20,27 @@ def model_state(model: nn.Module) -> tuple[Any, ...]:
 
     Weights that are changed in place, where they are, do not count: a recorded forward reads them.
     """
-    weights = tuple(map(place_of, model.parameters()))
-    return weights, *(_own_state(module) for module in model.modules())
+    return tuple(_own_state(module) for module in model.modules())
 
 
-def weights_version(model: nn.Module) -> tuple[Any, ...]:
-    """A value that differs if a forward may compute something else of the same tokens.
-
-    That is :func:`model_state`, and how often each weight was changed in place. Changes through
-    ``.data`` are not counted by PyTorch.
-    """
-    changes = tuple(0 if p.is_inference() else p._version for p in model.parameters())
-    return *model_state(model), changes
+def changes_in_place(model: nn.Module) -> tuple[int, ...]:
+    """How often each weight was changed in place; PyTorch does not count changes of ``.data``."""
+    return tuple(
+        0 if parameter.is_inference() else parameter._version
+        for module in model.modules()
+        for parameter in _own_parameters(module)
+    )
 
 
 def _own_state(module: nn.Module) -> tuple[Any, ...]:
     given = module.__dict__
     hooks = [key for name in _HOOKS for key, hook in given[name].items() if acts(hook)]
     adapters = tuple(repr(given[name]) for name in _OF_ADAPTERS if name in given)
-    return id(given.get("forward")), tuple(hooks), adapters, module.training
+    places = tuple(map(place_of, _own_parameters(module)))
+    return id(given.get("forward")), places, tuple(hooks), adapters, module.training
+
+
+def _own_parameters(module: nn.Module) -> Iterator[nn.Parameter]:
+    """The parameters of a module without those of its children."""
+    # Past a dictionary that restores a packed weight.
+    return filter(lambda found: found is not None, dict.values(module.__dict__["_parameters"]))

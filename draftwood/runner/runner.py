@@ -24,7 +24,7 @@ from draftwood.runner.cpu.int8 import Int8Linear
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass
-from draftwood.runner.model_state import model_state, weights_version
+from draftwood.runner.model_state import changes_in_place, model_state
 from draftwood.runner.prefill import ChunkedPrefill, PendingPrompt
 from draftwood.runner.recurrent.states import MOST_SNAPSHOTS, RecurrentStates
 from draftwood.runner.submitted import SubmittedForward
@@ -273,7 +273,10 @@ class Runner:
     @property
     def weights_version(self) -> Hashable:
         """See :class:`draftwood.protocols.ResumableTarget`."""
-        return weights_version(self.model)
+        static = self._forward_pass.static
+        # A slot was opened just now, for which recorded forwards had to know the state.
+        state = model_state(self.model) if static is None else static.model_state
+        return state, changes_in_place(self.model)
 
     def remember(self, slot: int) -> None:
         """See :class:`draftwood.protocols.ResumableTarget`."""

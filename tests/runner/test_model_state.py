@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 from transformers.utils import output_capturing
 
-from draftwood.runner.model_state import model_state
+from draftwood.runner.cpu.layouts import TRANSPOSED, LayoutChoice
+from draftwood.runner.cpu.packing import pack
+from draftwood.runner.model_state import changes_in_place, model_state
 
 
 def test_a_replaced_quantised_weight_is_another_state() -> None:
@@ -31,3 +34,23 @@ def test_hooks_with_which_transformers_reads_layers_are_no_other_state() -> None
     assert model_state(model) == before
     model[0].register_forward_hook(lambda *_: None)
     assert model_state(model) != before
+
+
+def test_looking_does_not_restore_packed_weights() -> None:
+    model = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 4))
+    packed = pack(model, lambda weights: [LayoutChoice(TRANSPOSED, 0, 1 << 40) for _ in weights])
+    assert [each._moved for each in packed] == [True, True]
+    before = model_state(model), changes_in_place(model)
+    assert (model_state(model), changes_in_place(model)) == before
+    assert [each._moved for each in packed] == [True, True]
+    list(model.parameters())
+    assert [each._moved for each in packed] == [False, False], "which reading does"
+
+
+def test_a_change_in_place_is_counted_for_its_weight() -> None:
+    model: Any = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    state, (*before, bias) = model_state(model), changes_in_place(model)
+    with torch.no_grad():
+        model[1].bias.add_(1)
+    assert model_state(model) == state
+    assert changes_in_place(model) == (*before, bias + 1)

@@ -112,7 +112,9 @@ def attach(
             working(f"computing reference logits of {type(model).__name__} for the self-test"),
             eagerly(model),
         ):
-            references = make_references(model, config.vocab_size, device, kinds, lengths)
+            references = make_references(
+                model, config.vocab_size, device, kinds, lengths, recurrent=bool(mixers)
+            )
     with ExitStack() as failing:
         undo = failing.enter_context(ExitStack())
         undo.callback(unmark_attached, model)

@@ -1,6 +1,7 @@
 """Self-test at attach time: the logits of a tree's nodes must equal those of its paths.
 
-The reference is the unmodified model's own forward, computed before it is attached. The test
+The reference is the unmodified model's own forward, computed before it is attached, over a path at
+once, or token by token where a model with recurrent layers computes something else then. The test
 replaces a list of supported models. It fails if the model measures distances in cache entries, lets
 nodes see their siblings, or computes a row from other rows. It runs near the start of a text and at
 the model's own boundaries: where a short window ends, and where rotary factors change.
@@ -74,6 +75,8 @@ def make_references(
     device: torch.device,
     kinds: Sequence[LayerKind] = (),
     lengths: Sequence[int] = (),
+    *,
+    recurrent: bool = False,
 ) -> list[Reference]:
     """Compute the unmodified model's logits along every path, each in forwards of its own.
 
@@ -83,20 +86,29 @@ def make_references(
         device: the model's.
         kinds: of its layers; short windows are tested at their ends.
         lengths: where its rotary factors may change (:mod:`draftwood.runner.rotary`).
+        recurrent: whether it has recurrent layers. Some of them compute several tokens at once by
+            another formula than one token (Zamba 2 raises small time steps); then the logits are
+            those of one token after the other, as ``generate`` computes them.
     """
-    references = [_reference(vocab_size, _PREFIXES, partial(_at_once, model, device))]
+    score: Scorer = partial(_at_once, model, device)
+    references = [_reference(vocab_size, _PREFIXES, score)]
+    narrow, noise = model.dtype.itemsize == 2, 0.0
+    if narrow or recurrent:
+        noise = _noise(model, references[0], device)
+    if recurrent and noise > tolerance(model.dtype, device):
+        score = partial(_as_generate, model, device, 0, None)
+        references = [_reference(vocab_size, _PREFIXES, score)]
     for end in sorted({int(kind.reach) for kind in kinds if _PREFIXES[0] < kind.reach <= _WINDOW}):
         prefixes = (end - 2, _PREFIXES[1])
-        references.append(_reference(vocab_size, prefixes, partial(_at_once, model, device)))
+        references.append(_reference(vocab_size, prefixes, score))
     changes = critical_lengths(model, vocab_size, lengths, device)
     recompute_after = recompute_limit(model, changes, device)
     for length in changes:
         # The first prompt crosses the length, in chunks; so does the tree after the second one.
         shift = max(0, length - _PREFIXES[1] - 2)
-        score = partial(_as_generate, model, device, shift, recompute_after)
-        references.append(_reference(vocab_size, _PREFIXES, score, shift, _CHUNK))
-    noise = _noise(model, references[0], device) if model.dtype.itemsize == 2 else 0.0
-    return [replace(reference, noise=noise) for reference in references]
+        decoded = partial(_as_generate, model, device, shift, recompute_after)
+        references.append(_reference(vocab_size, _PREFIXES, decoded, shift, _CHUNK))
+    return [replace(reference, noise=noise if narrow else 0.0) for reference in references]
 
 
 def _noise(model: Any, reference: Reference, device: torch.device) -> float:

@@ -23,6 +23,7 @@ from draftwood.runner.recurrent import forwards, states
 from draftwood.runner.recurrent.ancestry import Ancestry, ancestry
 from draftwood.runner.runner import Runner
 from draftwood.tree import TokenTree, tree_of
+from tests.factories.eagle3_heads import tiny_head
 from tests.factories.hybrid_families import HYBRIDS, SMALL, VOCAB, hybrid
 from tests.factories.model_families import FAMILIES
 from tests.factories.path_logits import greedy_tokens, random_prompts, random_tree
@@ -109,6 +110,101 @@ def test_every_node_is_its_path_decoded_token_by_token(name: str) -> None:
             next_tree = random_tree(rng, 5, VOCAB)
             [rows] = runner.forward([slots[i]], [next_tree], NOTHING)
             assert off(rows.logits, node_logits(plain, text, next_tree)) < CLOSE
+
+
+def with_small_time_steps() -> Any:
+    """Zamba 2 raises time steps to a least one in forwards of several tokens, and only there."""
+    model = HYBRIDS["zamba2"]()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("dt_bias"):
+                parameter.fill_(-12.0)
+    return model
+
+
+def test_the_self_test_compares_with_decoding_where_a_forward_of_several_tokens_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = [5, 9, 13, 7, 22, 41, 3]
+    plain = with_small_time_steps()
+    with torch.no_grad():
+        whole = plain(torch.tensor([ids]), use_cache=False).logits[0, -4:]
+    assert off(whole, decoded_logits(plain, ids[:3], ids[3:])) > 0.01
+    wanted = greedy_tokens(plain, torch.tensor([ids]), 20)[len(ids) :]
+    model = with_small_time_steps()
+    [found] = Engine(attach(model), "goose").generate([Request(ids, 20, eos=())])
+    assert list(found.tokens) == wanted
+    draftwood.detach(model)
+    monkeypatch.setattr("draftwood.runner.selftest._noise", lambda *_: 0.0)
+    with pytest.raises(DraftwoodError, match="self-test failed"):
+        attach(with_small_time_steps())
+
+
+@contextmanager
+def entering(model: Any, taps: Sequence[int]) -> Iterator[dict[int, torch.Tensor]]:
+    """The hidden states that entered some layers in the last forward, by layer."""
+    count = model.config.num_hidden_layers
+    lists = (each for each in model.modules() if isinstance(each, torch.nn.ModuleList))
+    layers = next(each for each in lists if len(each) == count)
+    found: dict[int, torch.Tensor] = {}
+
+    def keep(tap: int, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        found[tap] = (given[0] if given else named["hidden_states"])[0]
+
+    hooks = [
+        layers[tap].register_forward_pre_hook(
+            lambda _, given, named, tap=tap: keep(tap, given, named), with_kwargs=True
+        )
+        for tap in taps
+    ]
+    yield found
+    for hook in hooks:
+        hook.remove()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_hidden_states_for_a_head_are_those_of_decoding(name: str) -> None:
+    """At every token of a prompt in chunks, and at every node of a tree."""
+    rng = np.random.default_rng(2)
+    [text], tree = random_prompts(rng, (20,), VOCAB), random_tree(rng, 9, VOCAB)
+    plain = HYBRIDS[name]()
+    taps = (0, 1, plain.config.num_hidden_layers - 1)
+    with entering(plain, taps) as seen:
+        with torch.no_grad():
+            plain(torch.tensor([text]), use_cache=False)
+        prompt = torch.cat([seen[tap] for tap in taps], dim=-1)
+        nodes = []
+        for node in range(len(tree)):
+            decoded_logits(plain, text, [int(tree.tokens[0]), *tree.path_tokens(node)])
+            nodes.append(torch.cat([seen[tap][-1] for tap in taps]))
+    needs = Needs(taps=taps)
+    with attached(HYBRIDS[name](), chunk=8) as runner:
+        slot = runner.open(64)
+        [begun] = runner.prefill([slot], [text], needs)
+        [rows] = runner.forward([slot], [tree], needs)
+    assert begun.features is not None
+    assert rows.features is not None
+    assert off(begun.features, prompt) < CLOSE
+    assert off(rows.features, torch.stack(nodes)) < CLOSE
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_head_drafts_for_a_model_with_recurrent_layers(name: str) -> None:
+    target, ids = HYBRIDS[name](), [5, 9, 13, 7, 22, 5, 9]
+    head = tiny_head(
+        vocab_size=VOCAB,
+        draft_vocab_size=VOCAB,
+        target_hidden_size=64,
+        taps=(0, 1, 3),
+        own_embedding=True,
+    )
+    runner = attach(target)
+    request = Request(ids, max_new_tokens=16, eos=())
+    [wanted] = Engine(runner, method("ar")).generate([request])
+    for drafts in ("eagle3:budget=8", "auto"):
+        found = Engine(runner, method(drafts, head=head)).generate([request] * 2)
+        assert [each.tokens for each in found] == [wanted.tokens] * 2
+    runner.detach()
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -51,6 +51,10 @@ class MaskedDrafter(MarginalDrafter):
         """Bytes of a token in the model's cache."""
         return self._reader.token_bytes
 
+    def allocate(self, tokens: int) -> None:
+        """Make the pool of the model's cache at once."""
+        self._reader.allocate(tokens)
+
     def trim(self) -> None:
         """Give back the memory of the model's cache."""
         self._reader.trim()

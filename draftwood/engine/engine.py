@@ -126,8 +126,8 @@ class Engine:
             self._prefixes = Prefixes(self.target, needs, kept_bytes, recurrent=recurrent)
         sizes = (self._phases.token_bytes, self._phases.slot_bytes + snapshots)
         self._memory = MemoryLimit(most_bytes, *sizes, ahead, block)
-        if pooled is not None and self._memory.tokens is not None:
-            pooled.allocate(self._memory.tokens)
+        if self._memory.tokens is not None:
+            self._phases.allocate(self._memory.tokens)
         self._numbers = itertools.count()
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}

@@ -28,6 +28,7 @@ from draftwood.protocols import (
     Host,
     Needs,
     Outcome,
+    PooledTarget,
     Prediction,
     Prefill,
     ResumableTarget,
@@ -252,6 +253,13 @@ class Phases:
     def draft_forwards(self) -> int:
         """Forwards of draft models and heads since the drafters were built."""
         return sum(drafter.forwards for drafter in self._drafters.values())
+
+    def allocate(self, tokens: int) -> None:
+        """Make the pools of all caches at once, each of so many tokens."""
+        if isinstance(self._target, PooledTarget):
+            self._target.allocate(tokens)
+        for drafter in self._drafters.values():
+            drafter.allocate(tokens)
 
     def trim(self) -> None:
         """Give back the memory of all caches; no request runs."""

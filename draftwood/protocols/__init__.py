@@ -7,6 +7,7 @@ package either implements one of these or drives them.
 
 from draftwood.protocols.constraint import Constraint
 from draftwood.protocols.drafter import (
+    MOST_READ,
     Branches,
     Built,
     Candidates,
@@ -77,6 +78,7 @@ from draftwood.protocols.verifier import (
 
 __all__ = [
     "FREE",
+    "MOST_READ",
     "NOTHING_PAYS",
     "Answer",
     "Bid",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,11 @@ DRAFT_DTYPE_HELP = (
     "a float32 target on a CPU that multiplies bfloat16, and for EAGLE heads where kernels run"
 )
 """What users are told about a setting of that type."""
+
+MOST_READ: Final = 512
+"""Most tokens of prompts that a draft model reads in a step while other requests run.
+
+Like a prompt's piece in the target, it holds the others up."""
 
 OWN = "target"
 """The ``model`` of a drafter that drafts with layers of the target's own checkpoint."""
@@ -186,11 +191,18 @@ class Drafter:
         """Bytes of a request's recurrent states in the drafter's model; 0 without such layers."""
         return 0
 
+    def allocate(self, tokens: int) -> None:
+        """Make the pool of the model's cache at once, as :meth:`DraftModel.allocate` does."""
+
     def trim(self) -> None:
         """Give back the memory of the model's cache; no request runs."""
 
     def backlog(self, slot: int) -> int:  # noqa: ARG002
-        """Committed tokens, root excluded, that the draft model has not read; 0 without a model."""
+        """Committed tokens, root excluded, that the draft model has not read; 0 without a model.
+
+        It reads them when the request is asked about: all, or at most :data:`MOST_READ` of all
+        requests if several run. Then it proposes nothing for a request that has further ones.
+        """
         return 0
 
     def begin(self, slot: int, prefill: Prefill) -> None:
@@ -257,6 +269,10 @@ class DraftModel(Protocol):
 
     def open(self, capacity: int) -> int:
         """Reserve a slot for up to ``capacity`` tokens (it grows as needed); returns its number."""
+        ...
+
+    def allocate(self, tokens: int) -> None:
+        """Make the pool of so many tokens at once when it is first used, if there is one."""
         ...
 
     def trim(self) -> None:

@@ -13,6 +13,7 @@ from draftwood.drafters._rollout.head_drafter import HeadDrafter
 from draftwood.drafters._rollout.model_drafter import ModelDrafter
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.protocols import (
+    MOST_READ,
     Candidates,
     Drafter,
     Expand,
@@ -181,3 +182,35 @@ def test_without_a_backlog_a_level_is_one_forward() -> None:
     story.idle(3)
     story.draft()
     assert forwards.taken() == [(5, 1), (4, 4)]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_beside_others_a_prompt_is_read_in_pieces(
+    make: Callable[[], tuple[Drafter, Runner]],
+) -> None:
+    drafter, runner = make()
+    everyone = [Story(drafter, slot, n) for slot, n in enumerate((5, BACKLOG, 300))]
+    forwards, found = Forwards(runner), list[list[Candidates]]()
+    for _ in range(6):
+        trees = [TreeBuilder(story.root) for story in everyone]
+        queries = [s.query(tree, [ROOT]) for s, tree in zip(everyone, trees, strict=True)]
+        found.append(drafter.expand([s.slot for s in everyone], queries))
+        again = drafter.expand([1], queries[1:2])
+        assert again[0].tokens.tolist() == found[-1][1].tokens.tolist(), "no more in this step"
+        read = sum(rows for rows, _ in forwards.taken())
+        assert read <= MOST_READ + 3 * (rollout._MAX_ALONG + 1)
+        for story, tree in zip(everyone, trees, strict=True):
+            story.settle(tree, ())
+    drafted = [[bool((each.tokens >= 0).any()) for each in step] for step in found]
+    # The first that come are served first: 507 tokens, two times 512, and the rest with a part of
+    # the last prompt.
+    assert [sum(step) for step in zip(*drafted, strict=True)] == [6, 3, 2]
+    assert drafted[3:] == [[True, True, False], [True, True, True], [True, True, True]]
+    alone, _ = make()
+    for slot, n in enumerate((5, BACKLOG, 300)):
+        story = Story(alone, slot, n)
+        story.idle(5)
+        tree = TreeBuilder(story.root)
+        [plain] = alone.expand([slot], [story.query(tree, [ROOT])])
+        assert found[-1][slot].tokens.tolist() == plain.tokens.tolist()
+        alone.release(slot)

@@ -168,6 +168,8 @@ class MarkovTarget:
             tokens.append(int(self.logits(tokens).argmax()))
         return tuple(tokens[len(prompt) :])
 
+    def allocate(self, tokens: int) -> None: ...
+
     def trim(self) -> None: ...
 
     def open(self, capacity: int) -> int:

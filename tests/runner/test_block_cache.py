@@ -17,6 +17,7 @@ from draftwood.runner.cache import Plane
 from draftwood.runner.masks import LayerKind
 from draftwood.runner.ramps import Ramps
 from draftwood.runner.row_cache import RowCache
+from draftwood.runner.runner import Runner
 from tests.factories.interpreted_attention import attend_by_kernel
 from tests.factories.tiny_llama import tiny_llama
 
@@ -211,6 +212,28 @@ def test_requests_take_what_they_may_need_by_themselves() -> None:
     assert len(generations) == 1
     assert engine.busy
     engine.cancel(0)
+    runner.detach()
+
+
+@pytest.mark.parametrize("name", ["sd", "pard"])
+def test_pools_of_drafters_are_made_at_once_as_well(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    made: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        Runner, "allocate", lambda runner, tokens: made.append((runner.info.token_bytes, tokens))
+    )
+    runner = attach(tiny_llama(context=4096), packing=False, self_test=False)
+    attend_by_kernel(runner, (LayerKind("full_attention"),), 2)
+    small = tiny_llama(seed=1, layers=1, context=4096)
+    small.config.pard_token = 3
+    token = sum(each.token_bytes for each in (runner.info, attach(small).info))
+    Engine(runner, method(name, draft=small), memory=20 * BLOCK * token)
+    target = (runner.info.token_bytes, 20 * BLOCK)
+    assert made == [target, (token - target[0], 20 * BLOCK)]
+    made.clear()
+    Engine(runner, method(name, draft=small))
+    assert not made, "without a limit, they grow"
     runner.detach()
 
 

@@ -77,6 +77,10 @@ class RolloutDrafter(Drafter):
         """Bytes of a request's recurrent states."""
         return self._model.info.slot_bytes
 
+    def allocate(self, tokens: int) -> None:
+        """Make the pool of the model's cache at once."""
+        self._model.allocate(tokens)
+
     def trim(self) -> None:
         """Give back the memory of the model's cache."""
         self._model.trim()

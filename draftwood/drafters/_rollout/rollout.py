@@ -5,7 +5,9 @@ one forward pass. An accepted path stays in the model's KV cache, so nothing is 
 Committed tokens that the model has not read are its *backlog*: the prompt until a sequence first
 drafts, and tokens that are generated while it does not draft. A few generated tokens are forwarded
 together with the next level. Prompts and longer backlogs are prefilled, with logits of their last
-rows only. The sequences' tokens are the model's own (:mod:`.reading`).
+rows only. If there are other sequences, these would wait meanwhile: then a part of them is read for
+each step, and a sequence drafts once all of its own is. The sequences' tokens are the model's own
+(:mod:`.reading`).
 
 A model may take a vector beside each token (:class:`draftwood.protocols.DraftModel`). For committed
 tokens it is computed from the target's features, which wait until the model is asked: one product
@@ -18,6 +20,7 @@ A model may have been trained to read masks in place of tokens that are not know
 are dropped.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,7 +33,15 @@ from draftwood.drafters._rollout.entries import RolloutEntries
 from draftwood.drafters._rollout.reading import Reader
 from draftwood.drafters._rollout.topk import Place
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
-from draftwood.protocols import Candidates, DraftModel, Expand, Mask, Needs, TargetOutput
+from draftwood.protocols import (
+    MOST_READ,
+    Candidates,
+    DraftModel,
+    Expand,
+    Mask,
+    Needs,
+    TargetOutput,
+)
 from draftwood.tree import TreeBuilder
 
 _MAX_ALONG: Final = 16
@@ -105,6 +116,7 @@ class DraftRollout:
         self._reader = reader
         self._sequences: dict[int, _Sequence] = {}
         self._widest = 0
+        self._left = MOST_READ  # tokens that may be read in this step
         self.forwards = 0
 
     def begin(
@@ -140,7 +152,7 @@ class DraftRollout:
             committed: its new tokens, the next root last.
             features: the target's ``[n, F]`` for them, if the model takes vectors.
         """
-        sequence = self._sequences[slot]
+        sequence, self._left = self._sequences[slot], MOST_READ
         sequence.draws.clear()
         read, sequence.held = self._reader.read(committed, sequence.held)
         entries = sequence.entries
@@ -166,7 +178,7 @@ class DraftRollout:
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """The ``k`` likeliest or sampled tokens after each node; new nodes are forwarded.
 
-        There are none if a path exceeds the draft model's context.
+        There are none if a path exceeds the draft model's context, or while the model reads.
 
         Raises:
             DraftwoodError: a query for samples has no noise, or a temperature is not above 0.
@@ -175,8 +187,9 @@ class DraftRollout:
             check(query)
         sequences = [self._sequences[slot] for slot in slots]
         fits = [self._fits(s, q) for s, q in zip(sequences, queries, strict=True)]
-        able = [(s, q) for s, q, fit in zip(sequences, queries, fits, strict=True) if fit]
-        self._catch_up([sequence for sequence, _ in able])
+        self._catch_up([s for s, fit in zip(sequences, fits, strict=True) if fit])
+        ready = [fit and not self._behind(s) for s, fit in zip(sequences, fits, strict=True)]
+        able = [(s, q) for s, q, each in zip(sequences, queries, ready, strict=True) if each]
         ranked = most_ranked([q for _, q in able])
         # As wide as ever asked: a node may be asked again, for more.
         self._widest = max(self._widest, ranked)
@@ -185,7 +198,8 @@ class DraftRollout:
         asked = [(s.draws, q, _places(s, q)) for s, q in able]
         found = iter(answers(asked, self._vocabulary, self.node_by_node))
         return [
-            next(found) if fit else Candidates.none(q) for q, fit in zip(queries, fits, strict=True)
+            next(found) if each else Candidates.none(q)
+            for q, each in zip(queries, ready, strict=True)
         ]
 
     def expand_masks(
@@ -194,7 +208,7 @@ class DraftRollout:
         """The outputs at the root and at each mask of a chain behind it, of one forward.
 
         There are fewer masks where the draft model's context ends, and no output if the root
-        exceeds it.
+        exceeds it, or while the model reads.
 
         Args:
             slots: of requests that have not drafted in this step.
@@ -204,9 +218,13 @@ class DraftRollout:
         """
         sequences = [self._sequences[slot] for slot in slots]
         counts = [min(most, self._room(sequence)) for sequence in sequences]
-        able = [(s, count) for s, count in zip(sequences, counts, strict=True) if count >= 0]
+        self._catch_up([s for s, count in zip(sequences, counts, strict=True) if count >= 0])
+        able = [
+            (s, count)
+            for s, count in zip(sequences, counts, strict=True)
+            if count >= 0 and not self._behind(s)
+        ]
         members = [sequence for sequence, _ in able]
-        self._catch_up(members)
         hidden: list[torch.Tensor] = []
         for sequence, count in able:
             entries = sequence.entries = RolloutEntries(sequence.pending, self._reader)
@@ -259,30 +277,34 @@ class DraftRollout:
         return max(depths[node] for node in query.nodes) <= self._room(sequence)
 
     def _catch_up(self, sequences: Sequence[_Sequence]) -> None:
-        """Commit what is due and prefill long backlogs."""
+        """Commit what is due and prefill long backlogs, as far as others may wait for it."""
         to_commit = [(s.slot, s.to_commit) for s in sequences if s.to_commit is not None]
         if to_commit:
             self._model.commit([slot for slot, _ in to_commit], [path for _, path in to_commit])
         self._compute_vectors(sequences)
         for sequence in sequences:
             sequence.to_commit = None
-        behind = [
-            s
-            for s in sequences
-            # A prompt is prefilled, however short it is.
-            if s.entries is None
-            and len(s.pending) - 1 > (_MAX_ALONG if self._model.length(s.slot) else 0)
-        ]
-        if behind:
-            backlogs = [s.pending[:-1] for s in behind]
-            vectors = [torch.cat(s.hidden) for s in behind if s.hidden]
-            given = [each[:-1] for each in vectors]
-            unread = Needs(host=False)
-            self._model.prefill([s.slot for s in behind], backlogs, unread, given)
-            for sequence, each in zip(behind, vectors, strict=False):
-                sequence.hidden = [each[-1:].clone()]
-            for sequence in behind:
-                sequence.pending = sequence.pending[-1:]
+        if len(self._sequences) == 1:
+            self._left = sys.maxsize  # nobody waits
+        read: list[tuple[_Sequence, int]] = []
+        for sequence in sequences:
+            if self._left and self._behind(sequence):
+                read.append((sequence, min(self._left, len(sequence.pending) - 1)))
+                self._left -= read[-1][1]
+        if read:
+            pieces = [s.pending[:n] for s, n in read]
+            vectors = [torch.cat(s.hidden) for s, _ in read if s.hidden]
+            given = [v[: len(piece)] for v, piece in zip(vectors, pieces, strict=False)]
+            self._model.prefill([s.slot for s, _ in read], pieces, Needs(host=False), given)
+            for (sequence, n), each in zip(read, vectors, strict=False):
+                sequence.hidden = [each[n:].clone()]
+            for sequence, n in read:
+                sequence.pending = sequence.pending[n:]
+
+    def _behind(self, sequence: _Sequence) -> bool:
+        """Whether the model has to read before it drafts: a prompt is read, however short it is."""
+        along = _MAX_ALONG if self._model.length(sequence.slot) else 0
+        return sequence.entries is None and len(sequence.pending) - 1 > along
 
     def _forward(self, asked: Sequence[tuple[_Sequence, Expand]], needs: Needs) -> bool:
         """Forward the queried nodes that are not cached, or one generation; False if none is."""

@@ -99,6 +99,11 @@ class MtpStack:
         for model, own in zip(self._models, text.slots, strict=True):
             model.release(own)
 
+    def allocate(self, tokens: int) -> None:
+        """See :meth:`draftwood.protocols.DraftModel.allocate`."""
+        for model in self._models:
+            model.allocate(tokens)
+
     def trim(self) -> None:
         """See :meth:`draftwood.protocols.DraftModel.trim`."""
         for model in self._models:

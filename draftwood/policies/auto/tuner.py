@@ -32,6 +32,7 @@ from draftwood.policies.auto.levels import best_level
 from draftwood.policies.auto.rates import token_weights
 from draftwood.policies.auto.report import Report
 from draftwood.protocols import (
+    MOST_READ,
     NOTHING_PAYS,
     Bid,
     LevelBid,
@@ -274,8 +275,8 @@ class AutoTuner(Tuner):
         """See :class:`draftwood.protocols.Tuner`."""
         bids, outcomes = report.bids, report.outcomes
         predictions: list[Prediction | None] = []
-        for bid, outcome, counts, name in zip(
-            bids, outcomes, self._counts, self._bands, strict=True
+        for bid, outcome, counts, name, backlogs in zip(
+            bids, outcomes, self._counts, self._bands, self._backlogs, strict=True
         ):
             if bid is None:
                 predictions.append(None)
@@ -285,7 +286,9 @@ class AutoTuner(Tuner):
             if codes:
                 counts.observe(codes, labelled.taken)
             for source, (gained, headroom) in own.gained(outcome.committed).items():
-                self._drafter_gains[name][source].add(gained, headroom)
+                # A model that still reads the prompt has proposed nothing.
+                if self.batch == 1 or backlogs.get(source, 0) <= MOST_READ:
+                    self._drafter_gains[name][source].add(gained, headroom)
             predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
         for counts in dict.fromkeys(self._counts):
             counts.fade()
@@ -323,7 +326,8 @@ class AutoTuner(Tuner):
         """Seconds to read the backlogs that a drafter has read in this step."""
         pairs = zip(bids, self._backlogs, strict=True)
         read = [known.get(source, 0) for bid, known in pairs if bid and source in bid.levels]
-        return sum(self._reading(source, backlog) for backlog in read)
+        seconds = sum(self._reading(source, backlog) for backlog in read)
+        return seconds if self.batch == 1 else min(seconds, self._reading(source, MOST_READ))
 
     def _draft_seconds(self, source: str, bids: Sequence[Bid]) -> float:
         """Seconds of a drafter's forwards in this step."""

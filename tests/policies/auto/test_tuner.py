@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Forwards
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import (
+    MOST_READ,
     NOTHING_PAYS,
     Bid,
     LevelBid,
@@ -324,6 +326,27 @@ def test_a_step_teaches_the_costs() -> None:
     assert (len(seen), len(compared)) == (5, 3)
     step([7], [bid(0.9)], [ONE_RIGHT])
     assert (len(seen), len(compared)) == (7, 4)
+
+
+@pytest.mark.parametrize(("requests", "backlog"), [(1, 5000), (2, MOST_READ), (2, 5000)])
+def test_beside_others_a_model_reads_a_prompt_in_pieces(requests: int, backlog: int) -> None:
+    seen: list[Any] = []
+
+    class Recording(LiveCosts):
+        def searched(self, *step: Any) -> None:
+            seen.append(step[-1]["draft"])
+
+    of = AutoTuner(Calibration(), Recording(WITH_DRAFT), ONE)
+    first = begin(of, [10])[0].of("draft").gain
+    loads = [RequestLoad(10, 100, 1.0, 0.0, {"draft": backlog})] * requests
+    of.begin(loads, queued=False)
+    bids, taken = [asking(0.8), *[None] * (requests - 1)], [NOTHING_RIGHT] * requests
+    of.observe(StepReport(bids, taken, StepTimes(0.5, 1.25, 0.25, 0.375, 0.125)))
+    read = backlog if requests == 1 else MOST_READ
+    assert seen == [pytest.approx(DRAFT.seconds(1 + read))]
+    gain = of.begin(loads, queued=False)[0].of("draft").gain
+    # Of a model that has yet to read most of the prompt, nothing was learnt.
+    assert (gain < first) == (read == backlog)
 
 
 def test_candidates_are_counted_whether_they_were_drafted_or_not() -> None:

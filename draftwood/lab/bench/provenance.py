@@ -94,9 +94,10 @@ def versions() -> dict[str, str]:
 
 
 def hardware() -> dict[str, object]:
-    """CPU model, cores (all, and those this process may use), load, memory, and GPU if any."""
+    """CPU model and instructions, cores (all, and those of this process), load, and GPU if any."""
     found: dict[str, object] = {
         "cpu": cpu_model(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "cores_usable": usable_cores(),
         "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,

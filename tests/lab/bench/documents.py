@@ -232,7 +232,12 @@ def parsed(**others: Any) -> dict[str, Any]:
             "date": "2025-01-31T12:00:00+00:00",
             "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "dirty": False},
             "versions": {"draftwood": "1.0", "torch": "2.11"},
-            "hardware": {"cpu": "A Processor", "cores": 2, "gpu": None},
+            "hardware": {
+                "cpu": "A Processor",
+                "cpu_capability": "AVX2",
+                "cores": 2,
+                "gpu": None,
+            },
             "threads": 2,
             "model": {"name": "embedded", "parameters": 1000, "dtype": "float32"},
             "prompts": [{"file": "made.jsonl", "sha256": "0" * 64}],

@@ -49,6 +49,7 @@ def test_everything_needed_to_repeat_the_run_is_there(tmp_path: Path) -> None:
     found = provenance(model={"name": "tiny"}, settings={"repeats": 2}, sets=[prompts])
     json.dumps(found)
     assert found["hardware"]["cpu"]  # type: ignore[index]
+    assert found["hardware"]["cpu_capability"]  # type: ignore[index]
     assert found["threads"] == torch.get_num_threads()
     assert found["settings"] == {"repeats": 2}
     versions = found["versions"]

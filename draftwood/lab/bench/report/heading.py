@@ -1,6 +1,7 @@
 """The head of the page: what was measured, and the result in plain sentences."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from draftwood.lab.bench.document import PEER, REFERENCE, Document, MethodResult
 from draftwood.lab.bench.quiet import warning
@@ -18,13 +19,19 @@ def facts(document: Document) -> dict[str, object]:
         "date": found.get("date"),
         "model": model.get("name"),
         "dtype": model.get("dtype"),
-        "machine": hardware.get("gpu") or hardware.get("cpu"),
+        "machine": hardware.get("gpu") or _processor(hardware),
         "threads": found.get("threads"),
         "draftwood": versions.get("draftwood"),
         "torch": versions.get("torch"),
         "commit": f"{commit}, with changes" if git.get("dirty") else commit,
     }
     return {name: value for name, value in shown.items() if value not in (None, "")}
+
+
+def _processor(hardware: Mapping[str, Any]) -> str:
+    """The CPU, and the instructions that torch uses on it."""
+    parts = (hardware.get("cpu"), hardware.get("cpu_capability"))
+    return ", ".join(str(part) for part in parts if part)
 
 
 def warnings(document: Document) -> list[str]:

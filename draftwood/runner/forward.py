@@ -219,7 +219,7 @@ class ForwardPass:
                     draftwood_visibility=step,
                     **extra,
                 )
-        return scored(output, taps, layers.states)
+        return scored(output, taps, layers.take_states())
 
     def _send(
         self,

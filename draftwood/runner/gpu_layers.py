@@ -40,12 +40,10 @@ class GpuLayers:
 
     Attributes:
         direct: False: the model calls its layers.
-        states: None: hidden states are read by transformers.
         modules: none: no module's direct calls are left out.
     """
 
     direct: Final = False
-    states: Final = None
     modules: Final = frozenset[nn.Module]()
 
     def __init__(self, layers: "Sequence[GpuLayer]" = ()) -> None:
@@ -66,6 +64,9 @@ class GpuLayers:
     def reading(self, taps: Sequence[int], rows: int) -> "GpuLayers":  # noqa: ARG002
         """These layers; see :meth:`draftwood.runner.cpu.layers.FusedLayers.reading`."""
         return self
+
+    def take_states(self) -> None:
+        """None: hidden states are read by transformers."""
 
     def __enter__(self) -> None:
         if any_global_hook():

@@ -106,9 +106,8 @@ class FusedLayers:
         """The layers and all modules inside them."""
         return frozenset(each for layer in self._layers for each in layer.module.modules())
 
-    @property
-    def states(self) -> list[Tensor] | None:
-        """The inputs that were read, once; None if the layers were not called directly.
+    def take_states(self) -> list[Tensor] | None:
+        """The inputs that were read, handed out once; None if the layers were not called directly.
 
         Raises:
             DraftwoodError: the model did not call a layer.

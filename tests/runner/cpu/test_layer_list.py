@@ -119,7 +119,7 @@ def test_a_plain_call_meanwhile_is_that_of_the_model() -> None:
             assert layers.direct
             found = model(ids, output_hidden_states=True)
             with pytest.raises(DraftwoodError, match="no longer hands"):
-                _ = layers.states
+                layers.take_states()
     assert torch.equal(found.logits, expected.logits)
     assert len(found.hidden_states) == len(expected.hidden_states) == 4
     for own, other in zip(found.hidden_states, expected.hidden_states, strict=True):

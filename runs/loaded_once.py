@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 
 from draftwood.lab.bench.contenders import Stage
-from draftwood.lab.inflate.head import empty_head, inflate_head, source_head
-from draftwood.lab.inflate.model import as_llama, check_rotary, inflate, shape_of
+from draftwood.lab.inflate.head import inflate_head
+from draftwood.lab.inflate.model import as_llama, inflate
+from draftwood.lab.inflate.plan import planned
 from draftwood.lab.inflate.room import check_memory
-from draftwood.lab.inflate.shapes import check_fits, preset
+from draftwood.lab.inflate.shapes import preset
 from draftwood.models import DTYPES, Loaded, device_named, fingerprint_of, load_quietly
 
 
@@ -37,23 +38,17 @@ def inflated_stage(source: str, size: str, head: str | None, dtype: str, device:
     """
     large, place = preset(size), device_named(device)
     small = load_quietly(source, "float32", "cpu", None, trust_remote_code=False)
-    llama = as_llama(small.model, source)
-    check_fits(shape_of(llama.config), large)
-    check_rotary(llama.config, large)
-    tied = bool(llama.config.tie_word_embeddings)
-    weights = large.parameters(llama.config.vocab_size, tied=tied)
-    small_head = None if head is None else source_head(head, llama)
-    if small_head is not None:
-        weights += empty_head(small_head.config, large).num_parameters()
+    plan = planned(small.model, source, large, head)
+    weights = plan.parameters + plan.head_parameters
     check_memory(weights, DTYPES[dtype].itemsize, "choose a smaller shape", place)
 
     def load() -> Loaded:
-        made = inflate(llama, large, dtype=DTYPES[dtype], seed=0, device=place)
+        made = inflate(plan.source, large, dtype=DTYPES[dtype], seed=0, device=place)
         return replace(small, name=inflated_name(source, size), model=made)
 
-    stage = Stage(partial(next, instances(load)), computes_as=fingerprint_of(llama))
-    if head is not None and small_head is not None:
-        made_head = inflate_head(small_head, as_llama(stage.loaded.model, source), seed=0)
+    stage = Stage(partial(next, instances(load)), computes_as=fingerprint_of(plan.source))
+    if head is not None and plan.head is not None:
+        made_head = inflate_head(plan.head, as_llama(stage.loaded.model, source), seed=0)
         stage.host.lend_head(inflated_name(head, size), made_head)
     return stage
 

@@ -11,7 +11,7 @@ import click
 from draftwood.cli._options import PATH, ModelOptions, checked_device
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.room import check_disk, check_memory
-from draftwood.lab.inflate.shapes import PRESETS, LlamaShape, check_fits, flag, preset
+from draftwood.lab.inflate.shapes import PRESETS, LlamaShape, flag, preset
 
 if TYPE_CHECKING:
     from draftwood.lab.inflate.model import Comparison
@@ -84,22 +84,17 @@ def inflate(
 
     from draftwood import models
     from draftwood.lab.inflate.checkpoint import HEAD, WrittenHead, check_place, write
-    from draftwood.lab.inflate.head import empty_head, has_rows_of, inflate_head, source_head
+    from draftwood.lab.inflate.head import has_rows_of, inflate_head
     from draftwood.lab.inflate.head_check import check_head
-    from draftwood.lab.inflate.model import as_llama, check, check_rotary, shape_of
+    from draftwood.lab.inflate.model import check, shape_of
     from draftwood.lab.inflate.model import inflate as inflate_model
+    from draftwood.lab.inflate.plan import planned
 
     check_place(out_dir)
     loaded = ModelOptions(model, "float32", device, None, trust_remote_code=False).load()
-    source = as_llama(loaded.model, model)
-    small = shape_of(source.config)
-    check_fits(small, large)
-    check_rotary(source.config, large)
-    parameters = large.parameters(
-        source.config.vocab_size, tied=bool(source.config.tie_word_embeddings)
-    )
-    own_head = None if head is None else source_head(head, source)
-    whole = parameters + (empty_head(own_head.config, large).num_parameters() if own_head else 0)
+    plan = planned(loaded.model, model, large, head)
+    source, own_head = plan.source, plan.head
+    whole = plan.parameters + plan.head_parameters
     narrow = models.DTYPES[dtype]
     check_disk(out_dir.absolute().parent, whole, narrow.itemsize)
     first, advice = narrow, "choose a smaller shape"
@@ -127,10 +122,10 @@ def inflate(
         "source": {
             "name": model,
             "revision": getattr(source.config, "_commit_hash", None),
-            "shape": asdict(small),
+            "shape": asdict(plan.small),
         },
         "shape": asdict(large),
-        "parameters": parameters,
+        "parameters": plan.parameters,
         "dtype": dtype,
         "device": source.device.type,
         "seed": seed,
@@ -150,8 +145,8 @@ def inflate(
     write(out_dir, made, loaded.tokenizer, record, written)
     before = source.num_parameters()
     click.echo(
-        f"{out_dir}: {parameters:,} parameters in {dtype}, {parameters / before:.0f}x the "
-        f"parameters of {model}"
+        f"{out_dir}: {plan.parameters:,} parameters in {dtype}, "
+        f"{plan.parameters / before:.0f}x the parameters of {model}"
     )
     if made_head:
         click.echo(f"{out_dir / HEAD}: its head, {made_head.num_parameters():,} parameters")

@@ -1,7 +1,13 @@
 """The prompts of ``draftwood demo``: questions for a chat model, beginnings for another one."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from draftwood.models import Loaded
 
 
 @dataclass(frozen=True)
@@ -85,3 +91,11 @@ COMPLETIONS = PromptSet(
     max_new_tokens=128,
     repeats=3,
 )
+
+
+def prompts_for(loaded: Loaded) -> PromptSet:
+    """Questions for a model with a chat template, beginnings for another one."""
+    from draftwood import models
+
+    chats = loaded.tokenizer.chat_template and loaded.name not in models.EMBEDDED
+    return CHATS if chats else COMPLETIONS

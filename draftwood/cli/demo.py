@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from draftwood.cli._demo_prompts import CHATS, COMPLETIONS, PromptSet
+from draftwood.cli._demo_prompts import CHATS, COMPLETIONS, prompts_for
 from draftwood.cli._options import ModelOptions, model_options_with
 from draftwood.cli._prompt import encode
 from draftwood.cli._sections import Command
@@ -101,7 +101,7 @@ def demo(
         click.secho(line, err=True, dim=True)
     console = Console()
     click.echo(f"model: {_about(loaded.name)}, {target.info.dtype}, {target.info.device}, greedy")
-    shown = _prompts(loaded)
+    shown = prompts_for(loaded)
     found: list[list[Result]] = []
     for name, text in shown.prompts.items():
         request = Request(
@@ -143,13 +143,6 @@ def _about(name: str) -> str:
     from draftwood.models.packaged import PACKAGED
 
     return f"{name} ({PACKAGED[name].about})" if name in PACKAGED else name
-
-
-def _prompts(loaded: Loaded) -> PromptSet:
-    from draftwood import models
-
-    chats = loaded.tokenizer.chat_template and loaded.name not in models.EMBEDDED
-    return CHATS if chats else COMPLETIONS
 
 
 def _stream(engine: Engine, request: Request) -> None:

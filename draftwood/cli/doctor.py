@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._demo_prompts import CHATS, COMPLETIONS
+from draftwood.cli._demo_prompts import prompts_for
 from draftwood.cli._options import (
     ModelOptions,
     draft_option,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from draftwood.engine.request import Request
     from draftwood.lab.doctor.finding import Finding
     from draftwood.models import Loaded
+    from draftwood.runner.runner import Runner
 
 _MARKS = {"ok": "ok", "note": "note", "warning": "WARN", "failed": "FAIL"}
 _COLOURS = {"ok": "green", "note": "cyan", "warning": "yellow", "failed": "red"}
@@ -79,7 +80,8 @@ def doctor(
 
 def _findings(model: ModelOptions, chosen: Method, max_new_tokens: int) -> Iterator[Finding]:
     """All findings in order, each as soon as it is known; none after one that failed."""
-    from draftwood.lab.doctor.machine import free_memory, machine_findings
+    from draftwood.lab.doctor.machine import machine_findings
+    from draftwood.lab.free_memory import free_memory
     from draftwood.models import device_named
 
     device = device_named(model.device)
@@ -101,15 +103,19 @@ def _findings(model: ModelOptions, chosen: Method, max_new_tokens: int) -> Itera
     except DraftwoodError as error:
         yield Finding("model", str(error), "failed")
         return
+    # Before weights are packed, which reading them would undo.
+    parameters = sum(each.numel() for each in loaded.model.parameters())
     runner, trees = attached(loaded)
     yield trees
     if runner is None:
         return
     yield room_finding(runner, free_memory(device))
-    yield from _speeds(loaded, chosen, max_new_tokens)
+    yield from _speeds(loaded, runner, chosen, max_new_tokens, parameters)
 
 
-def _speeds(loaded: Loaded, chosen: Method, max_new_tokens: int) -> Iterator[Finding]:
+def _speeds(
+    loaded: Loaded, runner: Runner, chosen: Method, max_new_tokens: int, parameters: int
+) -> Iterator[Finding]:
     import torch
 
     from draftwood.costs.recall import recall_or_measure
@@ -118,10 +124,8 @@ def _speeds(loaded: Loaded, chosen: Method, max_new_tokens: int) -> Iterator[Fin
     from draftwood.lab.doctor.advice import advice_finding
     from draftwood.lab.doctor.model import drafts_finding
     from draftwood.lab.doctor.speed import costs_finding, speed_finding, timed, tokens_finding
-    from draftwood.runner.attach import attach
 
     name = loaded.name
-    runner = attach(loaded.model)
     host = ModelHost(runner, loaded.tokenizer)
     engine = Engine(runner, chosen, loaded.tokenizer, host=host)
     yield drafts_finding(engine, name)
@@ -130,7 +134,6 @@ def _speeds(loaded: Loaded, chosen: Method, max_new_tokens: int) -> Iterator[Fin
     found = timed(plain, engine, _requests(loaded, max_new_tokens, runner.info.context_limit))
     yield speed_finding(found, chosen.name, name)
     yield tokens_finding(found, name, exact=runner.info.dtype == torch.float32)
-    parameters = sum(each.numel() for each in loaded.model.parameters())
     yield advice_finding(runner.info, parameters, name)
 
 
@@ -139,11 +142,9 @@ def _requests(loaded: Loaded, max_new_tokens: int, context: int) -> list[Request
 
     For a short context, only the ends of the prompts.
     """
-    from draftwood import models
     from draftwood.engine.request import Request
 
-    chats = bool(loaded.tokenizer.chat_template) and loaded.name not in models.EMBEDDED
-    shown = CHATS if chats else COMPLETIONS
+    shown = prompts_for(loaded)
     texts = shown.prompts.values()
     prompts = [encode(loaded.tokenizer, text, chat=shown.chat) for text in texts]
     new = min(max_new_tokens, max(2, context // 2))

@@ -70,7 +70,7 @@ def test_a_model_that_cannot_branch_fails(checkpoint: str, monkeypatch: pytest.M
 def test_a_model_that_does_not_fit_is_not_loaded(
     checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("draftwood.lab.doctor.machine.free_memory", lambda _: 1000)
+    monkeypatch.setattr("draftwood.lab.free_memory.free_memory", lambda _: 1000)
     monkeypatch.setattr("draftwood.cli._options.ModelOptions.load", None)
     code, out, _ = run("doctor", checkpoint)
     assert code == 1

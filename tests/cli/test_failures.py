@@ -83,7 +83,7 @@ def test_other_commands_end_in_one_line(
         "record": ("--prompts", str(prompts), "--out", str(tmp_path / "out")),
     }[command]
     chats = replace(CHATS, prompts={"code": PROMPT})
-    monkeypatch.setattr("draftwood.cli.demo.CHATS", chats)
+    monkeypatch.setattr("draftwood.cli._demo_prompts.CHATS", chats)
     break_at(monkeypatch, RunningRequest, "take", DraftwoodError(MESSAGE), call=2)
     code, _, err = run(command, *argv, *flags)
     assert (code, err.splitlines()[-1]) == (1, f"draftwood: {MESSAGE}")

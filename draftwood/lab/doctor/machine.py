@@ -18,8 +18,7 @@ from draftwood.kernels.compiled import VARIABLE
 from draftwood.kernels.functions import kernels_version
 from draftwood.lab.bench.provenance import versions
 from draftwood.lab.doctor.finding import Advice, Finding
-
-_MEMINFO = Path("/proc/meminfo")
+from draftwood.lab.free_memory import free_memory
 
 
 def machine_findings(device: torch.device, threads: int | None) -> list[Finding]:
@@ -33,10 +32,11 @@ def machine_findings(device: torch.device, threads: int | None) -> list[Finding]
         Finding("versions", ", ".join(f"{name} {one}" for name, one in versions().items())),
         Finding("device", f"{device_name(device)} ({device}), {platform.platform()}"),
     ]
+    used = threads or torch.get_num_threads()
     if device.type == "cpu":
-        found += [threads_finding(threads or torch.get_num_threads(), usable_cores())]
+        found += [threads_finding(used, usable_cores())]
         found += [kernels_finding(kernels_version(), sys.platform, os.environ)]
-    found += [load_finding(busy.warning(threads or torch.get_num_threads()))]
+    found += [load_finding(busy.warning(used))]
     free = free_memory(device)
     found += [Finding("free memory", "unknown" if free is None else readable(free))]
     return [*found, cache_finding(cache_directory())]
@@ -76,20 +76,6 @@ def load_finding(warning: str | None) -> Finding:
     if warning is None:
         return Finding("other load", "the cores are free")
     return Finding("other load", warning, "warning")
-
-
-def free_memory(device: torch.device, meminfo: Path = _MEMINFO) -> int | None:
-    """Bytes that are free on a device; None if unknown."""
-    if device.type == "cuda":
-        free: int = torch.cuda.mem_get_info(device)[0]
-        return free
-    if device.type != "cpu":
-        return None
-    try:
-        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
 
 
 def cache_finding(directory: Path) -> Finding:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from draftwood.errors import DraftwoodError
+from draftwood.lab.free_memory import free_memory
 
 if TYPE_CHECKING:
     import torch
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 SHARD = 2 * 10**9
 """Bytes per file of a written checkpoint."""
 
-_GROUP = Path("/sys/fs/cgroup")
 _GIGA = 1e9
 
 
@@ -61,34 +61,7 @@ def check_disk(directory: Path, parameters: int, width: int) -> None:
         )
 
 
-def available(device: torch.device | str = "cpu") -> float:
-    """Available bytes of memory: a GPU's, the machine's, or the control group's if less."""
-    if str(device).startswith("cuda"):
-        import torch
-
-        return torch.cuda.mem_get_info(device)[0]
-    return min(_machine(), _control_group())
-
-
-def _machine() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            key, _, value = line.partition(":")
-            if key == "MemAvailable":
-                return int(value.split()[0]) * 1024
-    except OSError:
-        pass  # only Linux has the file
-    # Elsewhere all of the memory, which is an upper bound.
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _control_group() -> float:
-    try:
-        limit = int((_GROUP / "memory.max").read_text(encoding="ascii"))
-        used = int((_GROUP / "memory.current").read_text(encoding="ascii"))
-        lines = (_GROUP / "memory.stat").read_text(encoding="ascii").splitlines()
-        # The page cache counts as used, but is freed when memory is needed.
-        files = int(dict(line.split() for line in lines)["inactive_file"])
-    except (OSError, ValueError, KeyError):  # no such group, or the limit is "max"
-        return float("inf")
-    return max(limit - used + files, 0)
+def available(device: torch.device | str = "cpu") -> int:
+    """Available bytes of memory; where that is not known, all of the machine's, an upper bound."""
+    free = free_memory(device)
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if free is None else free

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from draftwood.lab.bench.margins import ROUNDINGS, Margin, margin
+from draftwood.lab.bench.margins import Margin, margin
+from draftwood.lab.rounding import ROUNDINGS
 from draftwood.models import Loaded
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import Sampler, SamplingParams

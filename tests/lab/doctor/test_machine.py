@@ -53,16 +53,6 @@ def test_load_by_others_is_a_warning() -> None:
     assert (found.state, found.text) == ("warning", "other processes are using 2 of the 2 cores")
 
 
-def test_free_memory(tmp_path: Path) -> None:
-    file = tmp_path / "meminfo"
-    file.write_text("MemTotal:       100 kB\nMemAvailable:     60 kB\n")
-    assert machine.free_memory(CPU, file) == 60 * 1024
-    file.write_text("MemTotal:       100 kB\n")
-    assert machine.free_memory(CPU, file) is None
-    assert machine.free_memory(CPU, tmp_path / "none") is None
-    assert machine.free_memory(torch.device("meta"), file) is None
-
-
 def test_a_cache_that_can_be_written_to_is_left_empty(tmp_path: Path) -> None:
     assert machine.cache_finding(tmp_path / "cache").state == "ok"
     assert not list((tmp_path / "cache").iterdir())

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from draftwood.lab.inflate import room
 from draftwood.lab.inflate.head import head_weights
 from draftwood.lab.inflate.weights import inflated
 from tests.lab.inflate.tiny_heads import LARGE as HEAD_LARGE
@@ -51,10 +50,3 @@ def test_weights_of_a_head_are_made_where_it_is(asked: list[torch.device]) -> No
         assert {tensor.device for tensor in made.values()} == {CUDA}
         assert all(torch.equal(tensor.cpu(), wanted[name]) for name, tensor in made.items())
     assert asked == [torch.device("cpu"), CUDA]
-
-
-def test_memory_is_that_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1_000, 2_000))
-    monkeypatch.setattr(room, "_machine", lambda: 10**12)
-    assert room.available(CUDA) == 1_000
-    assert room.available() > 1_000

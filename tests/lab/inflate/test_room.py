@@ -33,17 +33,3 @@ def test_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     room.check_disk(tmp_path, 1_000, 2)
     with pytest.raises(DraftwoodError, match=r"the weights take 0\.0 GB and .* 0\.0 GB left"):
         room.check_disk(tmp_path, 1_000, 4)
-
-
-def test_a_control_group_limits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(room, "_GROUP", tmp_path)
-    unlimited = room.available()
-    assert unlimited > 10**8
-    (tmp_path / "memory.current").write_text("700\n")
-    (tmp_path / "memory.stat").write_text("anon 400\ninactive_file 200\n")
-    (tmp_path / "memory.max").write_text("1000\n")
-    assert room.available() == 500
-    (tmp_path / "memory.max").write_text("300\n")
-    assert room.available() == 0
-    (tmp_path / "memory.max").write_text("max\n")
-    assert room.available() > 10**8

@@ -254,7 +254,7 @@ def ancestor_words(parents: Sequence[int]) -> NDArray[np.int64]:
     return np.frombuffer(packed, dtype="<i8").reshape(n, count)
 
 
-def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many first tokens two paths share."""
+def common_prefix(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many first elements two sequences share."""
     different = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(different, min(len(one), len(other)))

@@ -134,13 +134,14 @@ class Alone:
         [done] = [e.completion.checked() for e in events if isinstance(e, Finished)]
         names = [piece for e in events if isinstance(e, Delta) for piece in e.pieces]
         if "logprobs" in asked.body:
-            names = [*map(self._spelt, done.tokens)]
+            names = [*map(self._tokens.spelling, done.tokens)]
         return Plain(request, done.tokens, done.text, tuple(names), REASONS[done.reason])
 
     def margin(self, plain: Plain, position: int, name: str) -> Margin | None:
         """Margin between the token at a place and the nearest that a server could show so."""
         between = plain.tokens[position]
-        others = [t for t in range(self._size) if t != between and self._spelt(t) == name]
+        spelling = self._tokens.spelling
+        others = [t for t in range(self._size) if t != between and spelling(t) == name]
         tokens = (*plain.request.ids, *plain.tokens[:position])
         found = [
             margin(
@@ -166,15 +167,6 @@ class Alone:
         if position < request.min_new_tokens:
             legal[sorted(request.ends)] = False
         return legal
-
-    def _spelt(self, token: int) -> str:
-        """A token as ``logprobs`` shows it: its text, or its bytes if they are no characters."""
-        special = self._tokens.special.get(token)
-        found = self._tokens.bytes_of.get(token, b"") if special is None else special.encode()
-        try:
-            return found.decode()
-        except UnicodeDecodeError:
-            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in found)
 
 
 def differences(asked: Mixed, answer: Answer, alone: Alone) -> list[Difference]:

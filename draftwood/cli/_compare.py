@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from draftwood.lab.bench.loop_marks import note
 from draftwood.lab.loops import repeats
+from draftwood.tree import common_prefix
 
 if TYPE_CHECKING:
     from draftwood.engine.request import Completion
@@ -42,9 +43,7 @@ class Comparison:
         """Position of the first new token that differs; None if all are the same."""
         if self.method.tokens == self.plain.tokens:
             return None
-        pairs = zip(self.method.tokens, self.plain.tokens, strict=False)
-        shorter = min(len(self.method.tokens), len(self.plain.tokens))
-        return next((at for at, (a, b) in enumerate(pairs) if a != b), shorter)
+        return common_prefix(self.method.tokens, self.plain.tokens)
 
     def lines(self) -> list[str]:
         """The comparison in words, for the terminal."""

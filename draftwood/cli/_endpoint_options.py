@@ -16,11 +16,10 @@ from click.core import ParameterSource
 from draftwood.cli._options import PATH, F, stack
 from draftwood.cli._sections import Option
 from draftwood.errors import DraftwoodError
+from draftwood.lab.endpoint.curl import KEY_VARIABLE
 
 SAMPLES = 300
 """Default of ``--samples`` with an endpoint."""
-
-_KEY_VARIABLE = "OPENAI_API_KEY"
 
 _OF_METHODS = ("everything", "temperature", "model")
 """Options of METHODs alone, by parameter; ``--model`` is a METHOD's, too."""
@@ -51,7 +50,7 @@ class EndpointOptions:
     @property
     def key(self) -> str | None:
         """The endpoint's key."""
-        return self.api_key or os.environ.get(_KEY_VARIABLE) or None
+        return self.api_key or os.environ.get(KEY_VARIABLE) or None
 
     @property
     def plain(self) -> Mapping[str, Any] | None:
@@ -149,7 +148,7 @@ def endpoint_options(function: F) -> F:
             show_default=True,
             help="How to ask; auto: text completions, and chats if there are none.",
         ),
-        option("--api-key", help=f"Key of the endpoint.  [default: the variable {_KEY_VARIABLE}]"),
+        option("--api-key", help=f"Key of the endpoint.  [default: the variable {KEY_VARIABLE}]"),
         option("--reference-api-key", help="Key of --reference.  [default: the endpoint's]"),
         option(
             "--prompts",

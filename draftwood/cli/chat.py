@@ -92,7 +92,7 @@ def chat(
     session = Session(attach(loaded.model), loaded.tokenizer, chosen, system=system, memory=memory)
     if session.note:
         click.secho(session.note, err=True, dim=True)
-    talk = Talk(session, max_new_tokens, sampling, frozenset(loaded.eos))
+    talk = Talk(session, max_new_tokens, sampling, loaded.eos)
     if sys.stdin.isatty():
         click.secho(f"{loaded.name}; /help lists the commands", err=True, dim=True)
         talk.run(_typed())

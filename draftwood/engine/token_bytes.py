@@ -47,6 +47,19 @@ class Tokens:
         """The bytes of some tokens; those that are not known have none."""
         return b"".join(self.bytes_of.get(each, b"") for each in ids)
 
+    def content(self, token: int) -> bytes:
+        """The bytes that a token adds to a text; a special token's name."""
+        special = self.special.get(token)
+        return self.bytes_of.get(token, b"") if special is None else special.encode()
+
+    def spelling(self, token: int) -> str:
+        """A token as OpenAI's API spells it: its text, or ``bytes:\\xe2`` if that is no text."""
+        found = self.content(token)
+        try:
+            return found.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in found)
+
 
 def tokens_of(tokenizer: PreTrainedTokenizerBase, size: int) -> Tokens:
     """The tokens of a tokenizer whose ids are below ``size``, the model's rows."""

@@ -112,13 +112,8 @@ class TextWorker:
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes that a token adds to a text; a special token's name."""
-        special = self._tokens.special.get(token)
-        return self._tokens.bytes_of.get(token, b"") if special is None else special.encode()
+        return self._tokens.content(token)
 
     def _token_text(self, token: int) -> tuple[str, list[int]]:
-        """The text and the bytes of a token; half a character is spelt ``bytes:\\xe2``."""
-        found = self.token_bytes(token)
-        try:
-            return found.decode(), list(found)
-        except UnicodeDecodeError:
-            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in found), list(found)
+        """A token as OpenAI's API spells it, and its bytes."""
+        return self._tokens.spelling(token), list(self._tokens.content(token))

@@ -10,18 +10,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from draftwood.lab.rounding import ROUNDINGS
 from draftwood.models import Loaded
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import Sampler, SamplingParams
-
-ROUNDINGS = 8
-"""Bound on rounding, in units in the last place of the largest logit.
-
-Two logits are compared in two computations. Each of the four values may be off by two units: half a
-unit for its own rounding, the rest for the hidden states. With a largest logit of 10, the bound is
-1e-5 in float32 and 0.6 in bfloat16.
-"""
-
 
 _MOST = 30.0
 """Largest exponent of the odds; beyond it, filters keep all tokens or only the likeliest."""

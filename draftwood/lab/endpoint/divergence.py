@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from draftwood.lab.endpoint.answer import Choice, Token
+from draftwood.tree import common_prefix
 
 _SHOWN = 60
 """Most characters of the text before a divergence that are repeated."""
@@ -95,7 +96,7 @@ def divergence(
     text = other.text.rstrip("\ufffd") if cut else other.text
     if text == reference.text or (cut and reference.text.startswith(text)):
         return None
-    same = _common(reference.text, text)
+    same = common_prefix(reference.text, text)
     found = [
         _at(reference.tokens, place, rival, tolerance, score)
         for place, rival in _places(reference, other, text, same)
@@ -171,11 +172,6 @@ def _gap(
     pairs = zip(expected, rival, strict=False)
     gaps = [abs(a - b) if known else max(0.0, a - b) for a, b in pairs]
     return min(filter(math.isfinite, gaps), default=None), not known
-
-
-def _common(a: str, b: str) -> int:
-    pairs = zip(a, b, strict=False)
-    return next((i for i, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
 
 
 def _end(text: str) -> str:

@@ -148,17 +148,9 @@ class LocalModel:
     def _token(self, entry: TokenLogprob, start: int) -> Token:
         top: dict[str, float] = {}
         for token, logprob in entry.top:
-            top.setdefault(self._spelt(token), logprob)  # of equal texts the likelier one
-        return Token(self._spelt(entry.token), entry.logprob, tuple(top.items()), start)
-
-    def _spelt(self, token: int) -> str:
-        """A token as OpenAI spells it."""
-        special = self._tokens.special.get(token)
-        found = self._tokens.bytes_of.get(token, b"") if special is None else special.encode()
-        try:
-            return found.decode()
-        except UnicodeDecodeError:
-            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in found)
+            top.setdefault(self._tokens.spelling(token), logprob)  # of equal texts the likelier one
+        spelling = self._tokens.spelling(entry.token)
+        return Token(spelling, entry.logprob, tuple(top.items()), start)
 
 
 def _kept(top: Sequence[tuple[int, float]], top_k: int) -> Sequence[tuple[int, float]]:

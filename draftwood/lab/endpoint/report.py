@@ -100,8 +100,7 @@ def _markdown(report: Report) -> Iterator[str]:
     yield "| result | check | what was found |"
     yield "|---|---|---|"
     for each in report.results:
-        name = f"{each.check}, {each.subject}" if each.subject else each.check
-        yield f"| {_WORDS[each.outcome]} | {_cell(name)} | {_cell(each.text)} |"
+        yield f"| {_WORDS[each.outcome]} | {_cell(each.title)} | {_cell(each.text)} |"
     yield from _divergences(report.results)
     yield from _reproduction(report.results)
 
@@ -128,7 +127,7 @@ def _divergences(results: Sequence[Result]) -> Iterator[str]:
     for result, each in found:
         gap = "not known" if each.gap is None else f"{each.gap:.3g}"
         cells = (
-            f"{result.check}, {result.subject}",
+            result.title,
             repr(each.before),
             "" if each.token is None else str(each.token),
             repr(each.expected),
@@ -146,9 +145,8 @@ def _reproduction(results: Sequence[Result]) -> Iterator[str]:
     if not bad:
         return
     first = bad[0]
-    name = f"{first.check}, {first.subject}" if first.subject else first.check
     yield ""
-    yield f"To see it by hand ({name}):"
+    yield f"To see it by hand ({first.title}):"
     yield ""
     yield "```bash"
     for who, request in zip(("the endpoint", "the reference"), first.requests, strict=False):

@@ -49,6 +49,10 @@ class Result:
     figures: Mapping[str, float] = field(default_factory=dict)
     requests: tuple[Asked, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """The check and its subject."""
+        return f"{self.check}, {self.subject}" if self.subject else self.check
+
     def __str__(self) -> str:
-        subject = f", {self.subject}" if self.subject else ""
-        return f"{self.check}{subject}: {self.text}"
+        return f"{self.title}: {self.text}"

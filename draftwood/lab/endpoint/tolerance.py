@@ -1,15 +1,15 @@
 """How far apart rounding may move two log probabilities, by the dtype that a server computes in.
 
-The bound is that of :mod:`draftwood.lab.bench.margins`, ``8`` units in the last place of the
-largest logit, for a largest logit of 10: an API reports probabilities, not logits.
+The bound is :data:`draftwood.lab.rounding.ROUNDINGS` for a largest logit of 10: an API reports
+probabilities, not logits.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from draftwood.errors import DraftwoodError
+from draftwood.lab.rounding import ROUNDINGS
 
-ROUNDINGS = 8
 LARGEST_LOGIT = 10.0
 LEAST = 1e-4
 """Least tolerance, for the digits that servers report."""

@@ -52,11 +52,12 @@ class Check:
     run: Callable[[Comparison], Iterable[Result]]
 
 
-_OUTCOMES: Mapping[str, Outcome] = {
+OUTCOMES: Mapping[str, Outcome] = {
     "rounding": "passed",
     "fault": "failed",
     "unknown": "undecided",
 }
+"""What follows from the cause of a divergence."""
 
 
 def compared(
@@ -69,7 +70,7 @@ def compared(
     """The result of a comparison; ``equal``: what is said if there is no difference."""
     if found is None:
         return Result(check, subject, "passed", equal)
-    return Result(check, subject, _OUTCOMES[found.cause], str(found), found, requests=requests)
+    return Result(check, subject, OUTCOMES[found.cause], str(found), found, requests=requests)
 
 
 def attempted(check: str, subject: str, make: Callable[[], Result]) -> Result:

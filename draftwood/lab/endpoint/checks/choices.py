@@ -4,9 +4,16 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from draftwood.lab.endpoint.checks._common import Check, Cost, Size, attempted, blamed
+from draftwood.lab.endpoint.checks._common import (
+    OUTCOMES,
+    Check,
+    Cost,
+    Size,
+    attempted,
+    blamed,
+)
 from draftwood.lab.endpoint.comparison import GREEDY_TOKENS, Comparison, asked
-from draftwood.lab.endpoint.result import Outcome, Result
+from draftwood.lab.endpoint.result import Result
 from draftwood.lab.endpoint.server import Server
 
 NAME = "n"
@@ -39,9 +46,8 @@ def _greedy(run: Comparison, side: Server) -> Result:
     for number, choice in enumerate(answer.choices):
         found = run.judge(expected, choice)
         if found is not None and found.cause != "rounding":
-            outcome: Outcome = "failed" if found.cause == "fault" else "undecided"
             text = f"choice {number}: {found}"
-            return Result(NAME, "greedy", outcome, text, found, requests=(request,))
+            return Result(NAME, "greedy", OUTCOMES[found.cause], text, found, requests=(request,))
     return Result(NAME, "greedy", "passed", f"{GREEDY} choices, both as the reference's text")
 
 

@@ -3,10 +3,17 @@
 from collections.abc import Iterator
 from functools import partial
 
-from draftwood.lab.endpoint.checks._common import Check, Cost, Size, attempted, blamed
+from draftwood.lab.endpoint.checks._common import (
+    OUTCOMES,
+    Check,
+    Cost,
+    Size,
+    attempted,
+    blamed,
+)
 from draftwood.lab.endpoint.comparison import GREEDY_TOKENS, Comparison, asked
 from draftwood.lab.endpoint.prompts import Prompt
-from draftwood.lab.endpoint.result import Outcome, Result
+from draftwood.lab.endpoint.result import Result
 from draftwood.lab.endpoint.server import Server
 
 NAME = "ends"
@@ -91,8 +98,8 @@ def _limit(run: Comparison, side: Server, limit: int, subject: str) -> Result:
         return Result(NAME, subject, "failed", text, requests=(request,))
     difference = run.judge(run.expected(prompt), found, cut=True)
     if difference is not None and difference.cause != "rounding":
-        outcome: Outcome = "failed" if difference.cause == "fault" else "undecided"
         text = f"with this limit the text is another one: {difference}"
+        outcome = OUTCOMES[difference.cause]
         return Result(NAME, subject, outcome, text, difference, requests=(request,))
     count = "as the text shows" if answer.generated is None else f"{answer.generated} generated"
     return Result(NAME, subject, "passed", count)

@@ -21,8 +21,12 @@ from draftwood.integrations.engines.drafts import USUAL_COSTS, EngineDrafts
 from draftwood.integrations.engines.environment import costs_of, method_of
 from draftwood.integrations.engines.texts import TextIds
 
-DEFAULT_METHOD = "auto:also=memory"
-"""What drafts where ``DRAFTWOOD_METHOD`` names nothing else."""
+DEFAULT_METHOD = "auto:also=memory:context.lengths=5+4+3+2+1"
+"""What drafts where ``DRAFTWOOD_METHOD`` names nothing else.
+
+Elsewhere the adjacency table continues short matches. Here it learns nothing, as there are no
+logits, so the context is searched for them as well.
+"""
 
 
 class Proposer:

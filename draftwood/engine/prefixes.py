@@ -99,8 +99,8 @@ class Prefixes:
         """Keep the tokens of a request that has ended, before its slot is released."""
         if sequence.rows is None or not sequence.tokens:
             return
-        # A change that no request has begun after is noticed when the next one begins.
-        if sequence.weights_version != self._version:
+        # Those of its beginning, of now, and of what is kept.
+        if not sequence.weights_version == self._target.weights_version == self._version:
             return
         whole = self._cached(sequence)
         tokens = whole[: self._target.savable(sequence.slot, len(whole))]

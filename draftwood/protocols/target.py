@@ -334,10 +334,7 @@ class ResumableTarget(Target, Protocol):
 
     @property
     def weights_version(self) -> Hashable:
-        """A value that differs if the weights have changed: saved tokens are of those before.
-
-        It is that of the moment when the newest slot was opened, or later.
-        """
+        """A value that differs if the weights have changed: saved tokens are of those before."""
         ...
 
     def remember(self, slot: int) -> None:

@@ -37,7 +37,10 @@ def _own_state(module: nn.Module) -> tuple[Any, ...]:
     hooks = [key for name in _HOOKS for key, hook in given[name].items() if acts(hook)]
     adapters = tuple(repr(given[name]) for name in _OF_ADAPTERS if name in given)
     places = tuple(map(place_of, _own_parameters(module)))
-    return id(given.get("forward")), places, tuple(hooks), adapters, module.training
+    forward = given.get("forward")
+    # Of a weight that was moved into another layout, the place says nothing.
+    packs = getattr(forward, "packs", 0)
+    return id(forward), packs, places, tuple(hooks), adapters, module.training
 
 
 def _own_parameters(module: nn.Module) -> Iterator[nn.Parameter]:

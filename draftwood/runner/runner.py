@@ -273,10 +273,7 @@ class Runner:
     @property
     def weights_version(self) -> Hashable:
         """See :class:`draftwood.protocols.ResumableTarget`."""
-        static = self._forward_pass.static
-        # A slot was opened just now, for which recorded forwards had to know the state.
-        state = model_state(self.model) if static is None else static.model_state
-        return state, changes_in_place(self.model)
+        return model_state(self.model), changes_in_place(self.model)
 
     def remember(self, slot: int) -> None:
         """See :class:`draftwood.protocols.ResumableTarget`."""

@@ -236,6 +236,22 @@ def test_a_request_that_runs_while_weights_change_lends_nothing() -> None:
     assert reused(engine) == len(TEXT) - 1, "from the second one, and not from the first"
 
 
+def test_a_change_that_is_undone_before_the_next_request_is_noticed() -> None:
+    target = MarkovTarget(context_limit=1024)
+    engine = engine_of(target, "ar")
+    before = target.weights_version
+    engine.add(Request(TEXT, 20))
+    engine.step()
+    target.weights_version = 1
+    while engine.busy:
+        engine.step()
+    target.weights_version = before
+    engine.generate([Request(TEXT, 5)])
+    assert reused(engine) == 0
+    engine.generate([Request(TEXT, 5)])
+    assert reused(engine) == len(TEXT) - 1
+
+
 def test_tokens_are_those_of_the_new_weights() -> None:
     model = tiny_llama()
     engine = Engine(model, "goose", prefix_cache="10MB")

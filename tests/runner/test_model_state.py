@@ -47,6 +47,17 @@ def test_looking_does_not_restore_packed_weights() -> None:
     assert [each._moved for each in packed] == [False, False], "which reading does"
 
 
+def test_another_weight_in_the_place_of_a_packed_one_is_another_state() -> None:
+    """Wherever the placeholder of the packed weight is."""
+    model: Any = nn.Sequential(nn.Linear(8, 6))
+    [packed] = pack(model, lambda weights: [LayoutChoice(TRANSPOSED, 0, 1 << 40) for _ in weights])
+    before = model_state(model)
+    model[0].weight.data = torch.ones(6, 8)
+    packed.refresh()
+    assert packed._moved
+    assert model_state(model) != before
+
+
 def test_a_change_in_place_is_counted_for_its_weight() -> None:
     model: Any = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     state, (*before, bias) = model_state(model), changes_in_place(model)

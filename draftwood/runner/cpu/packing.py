@@ -116,6 +116,9 @@ class PackedLinear(PatchedForward):
         module: the linear.
         choice: its layout.
         tied: whether another module has the same weight.
+
+    Attributes:
+        packs: how often a weight was packed.
     """
 
     def __init__(self, module: nn.Linear, choice: LayoutChoice, *, tied: bool) -> None:
@@ -124,7 +127,7 @@ class PackedLinear(PatchedForward):
         self._low, self._high = choice.low * width, choice.high * width
         self._tied = tied
         self._lock = RLock()
-        self._reads = 0
+        self.packs = self._reads = 0
         self._moved = False
         self._packed: _Packed | None = None
         self._parameters: dict[str, nn.Parameter | None] = module._parameters
@@ -206,6 +209,7 @@ class PackedLinear(PatchedForward):
             # In this order, so that a concurrent reader always finds a usable state.
             self._version, self._place = weight._version, weight.data_ptr()
             self._packed = _Packed(packed, layout.linear(packed))
+            self.packs += 1
             moves = alone and weight.grad is None and not layout.stored
             if moves and torch.equal(layout.unpack(packed), weight):
                 if not isinstance(self._parameters, _RestoringDict):

@@ -27,6 +27,7 @@ from draftwood.costs.busy import watched
 from draftwood.engine.request import Delta
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
+from draftwood.protocols import MOST_READ
 from runs.first_token import TEXT, prompts_of
 
 
@@ -48,7 +49,7 @@ def joining(engine: Engine, ids: Sequence[int], length: int, running: int) -> di
     for prompt in prompts_of(ids, 64, running):
         engine.add(Request(prompt, 4000, eos=()))
     usual = [timed_step(engine)[0] for _ in range(60)][20:]
-    late, gaps = engine.add(Request(long[0], 4, eos=())), []
+    late, gaps = engine.add(Request(long[0], 4000, eos=())), []
     arrived = time.perf_counter()
     while True:
         passed, told = timed_step(engine)
@@ -56,7 +57,8 @@ def joining(engine: Engine, ids: Sequence[int], length: int, running: int) -> di
         if late in told:
             break
     first = (time.perf_counter() - arrived) * 1e3
-    gaps += [timed_step(engine)[0] for _ in range(3)]  # drafters read the prompt
+    # Then drafters read the prompt.
+    gaps += [timed_step(engine)[0] for _ in range(3 + length // MOST_READ)]
     for number in range(late + 1):
         engine.cancel(number)
     return {

@@ -51,6 +51,10 @@ class MaskedDrafter(MarginalDrafter):
         """Bytes of a token in the model's cache."""
         return self._reader.token_bytes
 
+    def read_in_pieces(self) -> None:
+        """From now on, read long backlogs in pieces while several requests run."""
+        self._reader.read_in_pieces()
+
     def allocate(self, tokens: int) -> None:
         """Make the pool of the model's cache at once."""
         self._reader.allocate(tokens)

@@ -41,7 +41,7 @@ from draftwood.protocols import (
 )
 from draftwood.sampling.ahead import DrawsAhead
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
-from draftwood.tree import ROOT, TokenTree, TreeBuilder
+from draftwood.tree import ROOT, SAMPLED, TokenTree, TreeBuilder
 
 
 class Phases:
@@ -72,6 +72,11 @@ class Phases:
         built = {n: Built(spec, self._drafters[n]) for n, spec in specs.items()}
         self._tuner = method.policy.tuner(host, built)
         drafters = self._drafters.values()
+        # Tokens of drafts that are sampled depend on when a request drafts; with a tuner they do so
+        # anyway.
+        if self._tuner is not None or not method.policy.draws & SAMPLED:
+            for drafter in drafters:
+                drafter.read_in_pieces()
         self._needs = reduce(or_, (d.needs for d in drafters), method.policy.needs)
         self._shares = [(d, FeatureShare(self._needs.taps, d.needs.taps)) for d in drafters]
         self.last_apart = False

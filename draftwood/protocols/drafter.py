@@ -36,7 +36,7 @@ DRAFT_DTYPE_HELP = (
 """What users are told about a setting of that type."""
 
 MOST_READ: Final = 512
-"""Most tokens of prompts that a draft model reads in a step while other requests run.
+"""Most tokens of a request that a draft model reads in a step while others run.
 
 Like a prompt's piece in the target, it holds the others up."""
 
@@ -200,10 +200,17 @@ class Drafter:
     def backlog(self, slot: int) -> int:  # noqa: ARG002
         """Committed tokens, root excluded, that the draft model has not read; 0 without a model.
 
-        It reads them when the request is asked about: all, or at most :data:`MOST_READ` of all
-        requests if several run. Then it proposes nothing for a request that has further ones.
+        It reads them when the request is asked about; see also :meth:`read_in_pieces`.
         """
         return 0
+
+    def read_in_pieces(self) -> None:
+        """From now on, read long backlogs in pieces while several requests run.
+
+        That is at most :data:`MOST_READ` tokens of a request and a step, so that the others wait
+        less. Nothing is proposed for a request that has further ones. So what is drafted depends on
+        who else runs. By default there is nothing to read.
+        """
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts in ``slot``, the target's; the slot's earlier state is dropped."""

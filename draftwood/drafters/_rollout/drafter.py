@@ -77,6 +77,10 @@ class RolloutDrafter(Drafter):
         """Bytes of a request's recurrent states."""
         return self._model.info.slot_bytes
 
+    def read_in_pieces(self) -> None:
+        """From now on, read long backlogs in pieces while several requests run."""
+        self._rollout.in_pieces = True
+
     def allocate(self, tokens: int) -> None:
         """Make the pool of the model's cache at once."""
         self._model.allocate(tokens)

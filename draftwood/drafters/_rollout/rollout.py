@@ -5,8 +5,8 @@ one forward pass. An accepted path stays in the model's KV cache, so nothing is 
 Committed tokens that the model has not read are its *backlog*: the prompt until a sequence first
 drafts, and tokens that are generated while it does not draft. A few generated tokens are forwarded
 together with the next level. Prompts and longer backlogs are prefilled, with logits of their last
-rows only. If there are other sequences, these would wait meanwhile: then a part of them is read for
-each step, and a sequence drafts once all of its own is. The sequences' tokens are the model's own
+rows only. Other sequences wait meanwhile: if there are any, a long backlog may be read in pieces,
+one a step, and the sequence drafts once all is read. The sequences' tokens are the model's own
 (:mod:`.reading`).
 
 A model may take a vector beside each token (:class:`draftwood.protocols.DraftModel`). For committed
@@ -63,6 +63,7 @@ class _Sequence:
         draws: tokens sampled in this step.
         held: bytes of the committed text that wait for the rest of their character.
         waiting: tokens whose features wait.
+        reading: whether a part of its backlog was read in this step.
         to_commit: entries of the last step to commit before the next forward; None: none are due.
         tree: the policy's tree that ``entries`` belong to.
         entries: cached in this step.
@@ -76,6 +77,7 @@ class _Sequence:
     draws: Draws
     held: bytes = b""
     waiting: int = 0
+    reading: bool = False
     to_commit: tuple[int, ...] | None = None
     tree: TreeBuilder | None = None
     entries: RolloutEntries | None = None
@@ -101,6 +103,9 @@ class DraftRollout:
     #: Rank each node alone, the plain twin of ranking a level at once.
     node_by_node: bool = False
 
+    #: Read long backlogs in pieces while there are other sequences.
+    in_pieces: bool = False
+
     def __init__(
         self,
         model: DraftModel,
@@ -116,7 +121,6 @@ class DraftRollout:
         self._reader = reader
         self._sequences: dict[int, _Sequence] = {}
         self._widest = 0
-        self._left = MOST_READ  # tokens that may be read in this step
         self.forwards = 0
 
     def begin(
@@ -152,8 +156,9 @@ class DraftRollout:
             committed: its new tokens, the next root last.
             features: the target's ``[n, F]`` for them, if the model takes vectors.
         """
-        sequence, self._left = self._sequences[slot], MOST_READ
+        sequence = self._sequences[slot]
         sequence.draws.clear()
+        sequence.reading = False
         read, sequence.held = self._reader.read(committed, sequence.held)
         entries = sequence.entries
         if entries is None:
@@ -284,13 +289,12 @@ class DraftRollout:
         self._compute_vectors(sequences)
         for sequence in sequences:
             sequence.to_commit = None
-        if len(self._sequences) == 1:
-            self._left = sys.maxsize  # nobody waits
-        read: list[tuple[_Sequence, int]] = []
-        for sequence in sequences:
-            if self._left and self._behind(sequence):
-                read.append((sequence, min(self._left, len(sequence.pending) - 1)))
-                self._left -= read[-1][1]
+        most = MOST_READ if self.in_pieces and len(self._sequences) > 1 else sys.maxsize
+        read = [
+            (s, min(most, len(s.pending) - 1))
+            for s in sequences
+            if self._behind(s) and not s.reading
+        ]
         if read:
             pieces = [s.pending[:n] for s, n in read]
             vectors = [torch.cat(s.hidden) for s, _ in read if s.hidden]
@@ -299,7 +303,7 @@ class DraftRollout:
             for (sequence, n), each in zip(read, vectors, strict=False):
                 sequence.hidden = [each[n:].clone()]
             for sequence, n in read:
-                sequence.pending = sequence.pending[n:]
+                sequence.pending, sequence.reading = sequence.pending[n:], True
 
     def _behind(self, sequence: _Sequence) -> bool:
         """Whether the model has to read before it drafts: a prompt is read, however short it is."""

@@ -326,8 +326,9 @@ class AutoTuner(Tuner):
         """Seconds to read the backlogs that a drafter has read in this step."""
         pairs = zip(bids, self._backlogs, strict=True)
         read = [known.get(source, 0) for bid, known in pairs if bid and source in bid.levels]
-        seconds = sum(self._reading(source, backlog) for backlog in read)
-        return seconds if self.batch == 1 else min(seconds, self._reading(source, MOST_READ))
+        if self.batch > 1:
+            read = [min(backlog, MOST_READ) for backlog in read]
+        return sum(self._reading(source, backlog) for backlog in read)
 
     def _draft_seconds(self, source: str, bids: Sequence[Bid]) -> float:
         """Seconds of a drafter's forwards in this step."""

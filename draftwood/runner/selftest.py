@@ -88,14 +88,15 @@ def make_references(
         lengths: where its rotary factors may change (:mod:`draftwood.runner.rotary`).
         recurrent: whether it has recurrent layers. Some of them compute several tokens at once by
             another formula than one token (Zamba 2 raises small time steps); then the logits are
-            those of one token after the other, as ``generate`` computes them.
+            those of one token after the other, as ``generate`` computes them. In 16 bits, such a
+            difference counts as noise instead.
     """
     score: Scorer = partial(_at_once, model, device)
     references = [_reference(vocab_size, _PREFIXES, score)]
     narrow, noise = model.dtype.itemsize == 2, 0.0
     if narrow or recurrent:
         noise = _noise(model, references[0], device)
-    if recurrent and noise > tolerance(model.dtype, device):
+    if not narrow and noise > tolerance(model.dtype, device):
         score = partial(_as_generate, model, device, 0, None)
         references = [_reference(vocab_size, _PREFIXES, score)]
     for end in sorted({int(kind.reach) for kind in kinds if _PREFIXES[0] < kind.reach <= _WINDOW}):

@@ -63,5 +63,5 @@ def check_disk(directory: Path, parameters: int, width: int) -> None:
 
 def available(device: torch.device | str = "cpu") -> int:
     """Available bytes of memory; where that is not known, all of the machine's, an upper bound."""
-    free = free_memory(device)
+    free = free_memory(device if str(device).startswith("cuda") else "cpu")
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if free is None else free

@@ -12,7 +12,14 @@ from draftwood.engine.request import Delta, Event, Finished, Request
 from draftwood.methods import method
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.tuner import AutoTuner
-from draftwood.protocols import Outcome, RequestLoad, StepReport, StepTimes, TargetOutput
+from draftwood.protocols import (
+    MOST_READ,
+    Outcome,
+    RequestLoad,
+    StepReport,
+    StepTimes,
+    TargetOutput,
+)
 from draftwood.runner.attach import attach
 from draftwood.runner.recompute import RecomputingRunner
 from draftwood.tree import tree_of
@@ -60,8 +67,11 @@ def test_a_long_prompt_joins_between_the_steps_of_others(name: str) -> None:
     assert done[late].tokens == target.greedy(LONG, 30)
     # Drafters have learnt from the prompt as if it had been cached at once.
     alone = engine_of(MarkovTarget(context_limit=4096), name).generate([Request(LONG, 30)])[0]
-    if name != "auto":  # its trees depend on the batch
-        assert done[late].tally.steps == alone.tally.steps
+    more = done[late].tally.steps - alone.tally.steps
+    if name in ("talon", "eagle3"):  # whose model reads the prompt in pieces, too
+        assert 0 <= more <= len(LONG) // MOST_READ
+    elif name != "auto":  # its trees depend on the batch
+        assert more == 0
 
 
 def test_prompts_are_cached_at_once_while_none_runs() -> None:

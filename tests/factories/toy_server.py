@@ -275,6 +275,7 @@ def _listed(top: dict[str, float]) -> list[dict[str, Any]]:
 def serving(toy: Toy) -> Iterator[str]:
     """The URL of the API, until the end of the block."""
     bound = bound_socket("127.0.0.1", 0)
+    bound.listen()  # a request that comes before the thread runs waits
     server = uvicorn.Server(
         uvicorn.Config(toy.app(), lifespan="off", log_config=None, access_log=False, ws="none")
     )

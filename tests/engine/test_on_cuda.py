@@ -12,8 +12,9 @@ from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.request import Finished
 from draftwood.methods import recipes
 from draftwood.runner.attach import attach
-from tests.factories.eagle3_heads import HT, LAYERS, V, embedding, tiny_head
-from tests.factories.tiny_llama import tiny_llama
+from tests.factories.drafted import drafts as drafts_of
+from tests.factories.drafted import target
+from tests.factories.eagle3_heads import embedding
 from tests.simulated_cuda import SimulatedCuda, to_simulated
 
 PROMPTS = ((5, 6, 7, 5, 6, 7, 5, 6), (9, 3, 9, 3, 1))
@@ -24,22 +25,11 @@ SAMPLINGS = {
         temperature=0.7, min_p=0.02, repetition_penalty=1.1, presence_penalty=0.3, seed=4
     ),
 }
-ENDLESS: dict[str, Any] = {"eos_token_id": None, "bos_token_id": None}
-
-
-def target() -> nn.Module:
-    return tiny_llama(layers=LAYERS, vocab_size=V, hidden_size=HT, head_dim=6, **ENDLESS)
 
 
 def drafts(name: str) -> dict[str, nn.Module]:
     """What a method drafts with, as its options."""
-    parts = set(recipes()[name].drafters.values())
-    found: dict[str, nn.Module] = {}
-    if "model" in parts:
-        found["draft"] = tiny_llama(seed=1, layers=1, vocab_size=V, **ENDLESS)
-    if "eagle3" in parts:
-        found["head"] = tiny_head()
-    return found
+    return drafts_of(recipes()[name].drafters.values())
 
 
 def engine(

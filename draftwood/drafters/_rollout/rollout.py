@@ -192,8 +192,7 @@ class DraftRollout:
             check(query)
         sequences = [self._sequences[slot] for slot in slots]
         fits = [self._fits(s, q) for s, q in zip(sequences, queries, strict=True)]
-        self._catch_up([s for s, fit in zip(sequences, fits, strict=True) if fit])
-        ready = [fit and not self._behind(s) for s, fit in zip(sequences, fits, strict=True)]
+        ready = self._ready(sequences, fits)
         able = [(s, q) for s, q, each in zip(sequences, queries, ready, strict=True) if each]
         ranked = most_ranked([q for _, q in able])
         # As wide as ever asked: a node may be asked again, for more.
@@ -223,12 +222,8 @@ class DraftRollout:
         """
         sequences = [self._sequences[slot] for slot in slots]
         counts = [min(most, self._room(sequence)) for sequence in sequences]
-        self._catch_up([s for s, count in zip(sequences, counts, strict=True) if count >= 0])
-        able = [
-            (s, count)
-            for s, count in zip(sequences, counts, strict=True)
-            if count >= 0 and not self._behind(s)
-        ]
+        ready = self._ready(sequences, [count >= 0 for count in counts])
+        able = [(s, n) for s, n, each in zip(sequences, counts, ready, strict=True) if each]
         members = [sequence for sequence, _ in able]
         hidden: list[torch.Tensor] = []
         for sequence, count in able:
@@ -280,6 +275,11 @@ class DraftRollout:
         """Whether the deepest node has a position in the draft model's context."""
         depths = self._reader.depths(query.tree)
         return max(depths[node] for node in query.nodes) <= self._room(sequence)
+
+    def _ready(self, sequences: Sequence[_Sequence], fits: Sequence[bool]) -> list[bool]:
+        """Which sequences can draft, once those that fit have caught up."""
+        self._catch_up([s for s, fit in zip(sequences, fits, strict=True) if fit])
+        return [fit and not self._behind(s) for s, fit in zip(sequences, fits, strict=True)]
 
     def _catch_up(self, sequences: Sequence[_Sequence]) -> None:
         """Commit what is due and prefill long backlogs, as far as others may wait for it."""

@@ -17,7 +17,7 @@ class Plan:
     Attributes:
         source: the small model.
         head: its EAGLE-3 head, if that is inflated as well.
-        small, large: the shapes before and after.
+        small: its shape.
         parameters: weights of the inflated model.
         head_parameters: weights of the inflated head; 0 without.
     """
@@ -25,7 +25,6 @@ class Plan:
     source: LlamaForCausalLM
     head: Eagle3Head | None
     small: LlamaShape
-    large: LlamaShape
     parameters: int
     head_parameters: int
 
@@ -52,7 +51,6 @@ def planned(model: PreTrainedModel, name: str, large: LlamaShape, head: str | No
         source,
         own,
         small,
-        large,
         large.parameters(source.config.vocab_size, tied=tied),
         0 if own is None else empty_head(own.config, large).num_parameters(),
     )

@@ -9,6 +9,9 @@ from torch import Tensor
 KeysValues: TypeAlias = tuple[Tensor, Tensor]
 """Keys and values ``[kv heads, n, d]`` of consecutive positions, in one layer."""
 
+GROWTH = 1.25
+"""How much longer a buffer becomes at least when it is full."""
+
 _MAX_FEATURES = 64
 """Most positions whose features wait to be read: they take more memory than keys and values."""
 
@@ -52,20 +55,24 @@ class ContextCache:
             return
         with torch.inference_mode():
             read = self._read(torch.cat(self._waiting), self._filled)
-            known = self._stored or [(keys[:, :0], values[:, :0]) for keys, values in read]
-            self._stored = [
-                (_appended(old[0], new[0], self._filled), _appended(old[1], new[1], self._filled))
-                for old, new in zip(known, read, strict=True)
-            ]
+            if not self._stored:
+                self._stored = [(keys[:, :0], values[:, :0]) for keys, values in read]
+            # Layer by layer, so that one layer's old buffers are alive beside the new ones.
+            for layer, new in enumerate(read):
+                keys, values = self._stored[layer]
+                self._stored[layer] = (
+                    _appended(keys, new[0], self._filled),
+                    _appended(values, new[1], self._filled),
+                )
         self._filled = self.length
         self._waiting.clear()
 
 
 def _appended(stored: Tensor, new: Tensor, length: int) -> Tensor:
-    """The buffer with new columns behind the first ``length``, in one twice as long if needed."""
+    """The buffer with new columns behind the first ``length``, in a longer one if needed."""
     end = length + new.shape[1]
     if end > stored.shape[1]:
-        grown = new.new_empty(new.shape[0], max(2 * length, end), new.shape[2])
+        grown = new.new_empty(new.shape[0], max(int(GROWTH * length), end), new.shape[2])
         grown[:, :length] = stored[:, :length]
         stored = grown
     stored[:, length:end] = new

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from draftwood.protocols import Outcome, Prefill, TargetOutput
 from draftwood.tree import ROOT
 
@@ -21,10 +23,14 @@ def step_features(outcome: Outcome) -> torch.Tensor:
 
     It is a copy, so that the other nodes' rows do not stay alive.
     """
+    from draftwood.copies import uploaded
+
     found, nodes = _given(outcome.rows), [ROOT, *outcome.path]
     count = len(nodes)
-    # Of the first rows a copy is quicker.
-    return found[:count].clone() if nodes[-1] == count - 1 else found[nodes]
+    if nodes[-1] == count - 1:  # of the first rows a copy is quicker
+        return found[:count].clone()
+    [rows] = uploaded([np.array(nodes)], found.device)
+    return found[rows]
 
 
 def _given(rows: TargetOutput) -> torch.Tensor:

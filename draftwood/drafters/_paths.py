@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from draftwood.drafters._ahead import AheadDrafter
 from draftwood.protocols import Expand, TargetInfo
 from draftwood.tree import TreeBuilder
@@ -112,9 +114,11 @@ class PathDrafter(AheadDrafter):
         """Score new nodes of a depth, given with their slots."""
         import torch
 
+        from draftwood.copies import uploaded
+
         paths = [[trees[slot].tokens[0], *trees[slot].path_tokens(node)] for slot, node in nodes]
         with torch.inference_mode():
-            given = torch.tensor(paths, device=self._target.device)
+            [given] = uploaded([np.array(paths)], self._target.device)
             logits = self.scores(depth, [slot for slot, _ in nodes], given)
         rows = self.ranked(logits)
         for row, (slot, node) in enumerate(nodes):

@@ -6,7 +6,10 @@ They are those of the model: of its raw logits, before temperature, truncation a
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+
+from draftwood.copies import downloaded, uploaded
 
 
 class TokenLogprob(NamedTuple):
@@ -36,13 +39,13 @@ def token_logprobs(
         tokens: the committed ones.
         most: likeliest tokens of each row.
     """
-    chosen = logits[list(rows)].float()
-    logprobs = torch.log_softmax(chosen, dim=-1)
-    ids = torch.tensor([*tokens], device=logits.device)
-    own = logprobs.gather(1, ids[:, None])[:, 0].tolist()
-    values, indices = logprobs.topk(most, dim=-1)
+    places, ids = uploaded([np.array(rows), np.array(tokens)], logits.device)
+    logprobs = torch.log_softmax(logits[places].float(), dim=-1)
+    found = logprobs.topk(most, dim=-1)
+    own, best, values = downloaded(
+        [logprobs.gather(1, ids[:, None])[:, 0], found.indices, found.values]
+    )
     top = [
-        tuple(zip(*pair, strict=True))
-        for pair in zip(indices.tolist(), values.tolist(), strict=True)
+        tuple(zip(*pair, strict=True)) for pair in zip(best.tolist(), values.tolist(), strict=True)
     ]
-    return tuple(map(TokenLogprob, tokens, own, top))
+    return tuple(map(TokenLogprob, tokens, own.tolist(), top))

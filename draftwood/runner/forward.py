@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from draftwood.copies import Staging
+from draftwood.kernels.grouped import unplanned
 from draftwood.models.hidden_states import wanted
 from draftwood.runner.attention import Step, Varlen, Visibility
 from draftwood.runner.block_cache import BlockCache
@@ -31,9 +31,6 @@ from draftwood.runner.recurrent.states import RecurrentStates
 from draftwood.runner.rotary import at_extents
 from draftwood.runner.scored import Scored, scored
 from draftwood.runner.static import StaticForward
-
-_BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""All but cuDNN, which torch may prefer, and which takes 0.3 seconds or more for each new shape."""
 
 
 class _Sent(NamedTuple):
@@ -205,7 +202,7 @@ class ForwardPass:
             extra["hidden"] = hidden
         layers = self._fused_layers.reading(taps, ids.shape[1])
         without_compile = eager() if self.compiled else nullcontext()
-        with layers, without_compile, self._backends(), self.recurrent or nullcontext():
+        with layers, without_compile, unplanned(self.device), self.recurrent or nullcontext():
             if taps and not layers.direct:
                 extra["output_hidden_states"] = wanted(taps)
             # With few rows, what the layers have inside is called by their kernels.
@@ -274,10 +271,6 @@ class ForwardPass:
         """Write each token's place among padded queries."""
         q = max(counts)
         self._ramps.write(range(0, q * len(counts), q), counts, into)
-
-    def _backends(self) -> AbstractContextManager[None]:
-        """A context in which attention uses no kernel that is planned anew for every length."""
-        return sdpa_kernel(_BACKENDS) if self.device.type == "cuda" else nullcontext()
 
     def _extents(
         self, counts: Sequence[int], min_extents: Sequence[int]

@@ -140,7 +140,8 @@ def test_a_block_may_draft_from_its_anchor(target: Runner, tmp_path: Path) -> No
 def test_bytes_of_a_position(target: Runner, tmp_path: Path) -> None:
     network, _ = loaded(tmp_path, raw_config(), target)
     drafter = DFlashDrafter(network, target.info)
-    assert drafter.token_bytes == 2 * 2 * 2 * HEAD_DIM * 4  # K and V, layers, heads
+    # K and V, layers, heads; buffers are up to a quarter longer.
+    assert drafter.token_bytes == 1.25 * 2 * 2 * 2 * HEAD_DIM * 4
 
 
 @pytest.mark.skipif(

@@ -15,6 +15,7 @@ from draftwood.runner.attach import attach
 from tests.factories.drafted import drafts as drafts_of
 from tests.factories.drafted import target
 from tests.factories.eagle3_heads import embedding
+from tests.factories.given_costs import drafting_pays
 from tests.simulated_cuda import SimulatedCuda, to_simulated
 
 PROMPTS = ((5, 6, 7, 5, 6, 7, 5, 6), (9, 3, 9, 3, 1))
@@ -29,7 +30,8 @@ SAMPLINGS = {
 
 def drafts(name: str) -> dict[str, nn.Module]:
     """What a method drafts with, as its options."""
-    return drafts_of(recipes()[name].drafters.values())
+    name, _, drafter = name.partition(":drafter=")
+    return drafts_of([drafter] if drafter else recipes()[name].drafters.values())
 
 
 def engine(
@@ -154,15 +156,41 @@ def test_a_step_waits_once(name: str, sampling: str) -> None:
         *((name, "greedy", 0) for name in ("traversal", "talon", "dynatree", "sd")),
         *((name, "sampled", 0) for name in ("talon", "dynatree", "sd")),
         *((name, "sampled", 1) for name in ("traversal", "rrsw", "block")),
+        *((f"{name}:drafter=eagle3", "greedy", 0) for name in ("talon", "traversal")),
+        ("eagle3", "sampled", 0),
+        ("traversal:drafter=eagle3", "sampled", 1),
     ],
 )
 def test_a_step_with_a_draft_model_waits_once_a_forward(
     name: str, sampling: str, verified: int
 ) -> None:
     """The verifier of a sampled tree waits once more."""
+    check_waits(name, drafts(name), sampling, verified)
+
+
+@pytest.mark.parametrize(
+    ("name", "drafter", "sampling", "verified"),
+    [
+        ("auto", "model", "greedy", 0),
+        ("auto", "eagle3", "greedy", 0),
+        ("auto", "eagle3", "sampled", 0),
+        ("auto:layout=drawn", "model", "sampled", 1),
+        ("auto:layout=drawn", "eagle3", "sampled", 1),
+    ],
+)
+def test_a_step_of_auto_waits_once_a_forward(
+    name: str, drafter: str, sampling: str, verified: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At costs of which levels are worth asking for."""
+    drafting_pays(monkeypatch)
+    check_waits(name, drafts_of([drafter]), sampling, verified)
+
+
+def check_waits(name: str, given: dict[str, nn.Module], sampling: str, verified: int) -> None:
+    """A step waits once for the target, ``verified`` times more, and once a draft forward."""
     steps, before = 0, 2
     with SimulatedCuda() as device:
-        decoding = engine(name, drafts(name), on_device=True, self_test=False)
+        decoding = engine(name, given, on_device=True, self_test=False)
         decoding.add(Request(PROMPTS[0], max_new_tokens=40, sampling=SAMPLINGS[sampling]))
         while decoding.busy and steps < 10:
             decoding.step()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.copies import downloaded
+from draftwood.copies import downloaded, uploaded
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.protocols import Candidates, Expand, TargetOutput
 
@@ -96,8 +96,8 @@ def _tempered(
 ) -> NDArray[np.float32]:
     """``logq`` of the candidates at the query's temperature."""
     scores = torch.stack([rows.logits[row] for rows, row in places]).float() / query.temperature
-    chosen = torch.from_numpy(np.maximum(picks, 0)).to(scores.device)
-    # HAND-OVER: m * k numbers.
-    logq: NDArray[np.float32] = scores.log_softmax(dim=-1).gather(1, chosen).cpu().numpy()
+    [chosen] = uploaded([np.maximum(picks, 0)], scores.device)
+    logq: NDArray[np.float32]
+    [logq] = downloaded([scores.log_softmax(dim=-1).gather(1, chosen)])
     logq[found.tokens < 0] = -np.inf
     return logq

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from draftwood.drafters._ahead import AheadDrafter
 from draftwood.drafters._features import prompt_features, step_features
 from draftwood.protocols import Needs, Outcome, Prefill
@@ -50,10 +52,12 @@ class BlockDrafter(AheadDrafter):
 
     @property
     def token_bytes(self) -> int:
-        """Bytes of a position's keys and values."""
+        """Bytes of a position's keys and values, in buffers that grow."""
+        from draftwood.drafters._context_cache import GROWTH
+
         sizes, weight = self._network.config.layers, self._network.fc.weight
         width = int(sizes.num_key_value_heads or 0) * int(sizes.head_dim)
-        return 2 * len(self._network.layers) * width * weight.element_size()
+        return int(GROWTH * 2 * len(self._network.layers) * width * weight.element_size())
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts."""
@@ -77,12 +81,12 @@ class BlockDrafter(AheadDrafter):
 
     def blocks(self, slots: Sequence[int]) -> torch.Tensor:
         """The last hidden states ``[b, m, H]`` of the slots that draft, behind each text."""
-        import torch
+        from draftwood.copies import uploaded
 
         texts = [self._texts[slot] for slot in slots]
         count = self._drafted if self._network.config.from_anchor else self._drafted + 1
-        anchors = torch.tensor([text.anchor for text in texts], device=self._device)
-        places = torch.tensor([text.context.length for text in texts], device=self._device)
+        given = np.array([(text.anchor, text.context.length) for text in texts], dtype=np.int64)
+        anchors, places = uploaded([*given.T], self._device)
         contexts = [text.context.layers() for text in texts]
         found = self._network.block(anchors, places, contexts, count)
         return found[:, count - self._drafted :]

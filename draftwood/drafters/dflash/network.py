@@ -26,6 +26,7 @@ from draftwood.drafters.dflash.config import DFlashConfig
 from draftwood.drafters.dflash.convolution import SlotConvolution
 from draftwood.drafters.dflash.markov import MarkovHead
 from draftwood.drafters.dflash.selector import CandidateSelector
+from draftwood.kernels.grouped import grouped_attention
 
 
 @dataclass(frozen=True)
@@ -103,11 +104,7 @@ class BlockAttention(nn.Module):
                 mask: Tensor | None = masks[block]
             else:
                 mask = self._mask(before.shape[1], slots.shape[1], slots.device)
-            found.append(
-                functional.scaled_dot_product_attention(
-                    queries[block : block + 1], seen, read, mask, enable_gqa=True
-                )
-            )
+            found.append(grouped_attention(queries[block : block + 1], seen, read, mask))
         joined = torch.cat(found).transpose(1, 2).flatten(2)
         output: Tensor = self.o_proj(joined)
         return output

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from draftwood.drafters._ahead import AheadDrafter
 from draftwood.drafters._features import prompt_features, step_features
 from draftwood.protocols import (
@@ -167,6 +169,8 @@ class AssistantDrafter(AheadDrafter):
         """Score new nodes, given by their slots, whose parents were scored."""
         import torch
 
+        from draftwood.copies import uploaded
+
         self._forwards += 1
         most = max(map(len, nodes.values()))
         tokens: list[list[int]] = []
@@ -181,11 +185,9 @@ class AssistantDrafter(AheadDrafter):
             read += range(i * most, i * most + len(own))
         with torch.inference_mode():
             given = torch.stack(vectors).view(len(nodes), most, -1)
-            logits, states = self._assistant(
-                torch.tensor(tokens, device=given.device), given, self._target, [*nodes]
-            )
+            sent, kept = uploaded([np.array(tokens), np.array(read)], given.device)
+            logits, states = self._assistant(sent, given, self._target, [*nodes])
             if len(read) < len(vectors):
-                kept = torch.tensor(read, device=given.device)
                 logits, states = logits[kept], states[kept]
         rows = replace(self.ranked(logits), features=states)
         places = enumerate((slot, node) for slot, own in nodes.items() for node in own)

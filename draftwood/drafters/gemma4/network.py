@@ -9,11 +9,14 @@ the target's last sliding layer. All nodes have the position of the root (transf
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from draftwood.copies import uploaded
+from draftwood.kernels.grouped import grouped_attention
 from draftwood.protocols import Target
 
 _ATTENTION = "draftwood_assistant"
@@ -53,18 +56,18 @@ class Assistant(nn.Module):
             slots: of the requests in it, b.
         """
         b, q = tokens.shape
-        lengths = [target.length(slot) for slot in slots]
-        positions = torch.tensor(lengths, device=tokens.device)[:, None].expand(b, q)
+        lengths = np.array([target.length(slot) for slot in slots])
+        spans = {kind: self._first(kind, lengths) for kind in self._layers}
+        ends, *starts = uploaded([lengths, *spans.values()], tokens.device)
+        positions = ends[:, None].expand(b, q)
         shared: dict[str, tuple[Tensor, Tensor]] = {}
         masks: dict[str, Tensor | None] = {}
-        for kind, layer in self._layers.items():
-            starts = [0 if kind == _FULL else max(0, n - self._window - 1) for n in lengths]
-            first = min(starts)
+        for (kind, layer), start in zip(self._layers.items(), starts, strict=True):
+            first = int(spans[kind].min())
             keys, values = (each[:, :, first:] for each in target.keys_values(slots, layer))
             shared[kind] = keys, values
-            spans = [(start - first, n - first) for start, n in zip(starts, lengths, strict=True)]
             # Of one request, each node sees every key that is given.
-            masks[kind] = None if b == 1 else _mask(keys, spans)
+            masks[kind] = None if b == 1 else _mask(keys, start - first, ends - first)
         embedded = self._embedding[0](tokens).to(vectors.dtype)
         joined = self.model.pre_projection(torch.cat([embedded, vectors], dim=-1))
         states = self.model.model(
@@ -78,6 +81,12 @@ class Assistant(nn.Module):
         ).last_hidden_state
         logits = self._logits(states.flatten(0, 1)[:, None])
         return logits.flatten(0, 1), self.model.post_projection(states).flatten(0, 1)
+
+    def _first(self, kind: str, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first position ``[b]`` that a kind of layer sees of each text."""
+        if kind == _FULL:
+            return np.zeros_like(lengths)
+        return (lengths - self._window - 1).clip(min=0)
 
     def _logits(self, states: Tensor) -> Tensor:
         """Logits ``[n, 1, Vd]`` of last hidden states ``[n, 1, Ha]``."""
@@ -93,11 +102,10 @@ class Assistant(nn.Module):
         return torch.where(chosen, found, least)
 
 
-def _mask(keys: Tensor, spans: Sequence[tuple[int, int]]) -> Tensor:
-    """A mask ``[b, 1, 1, kv]``: a sequence sees the keys from its span's start to its end."""
+def _mask(keys: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """A mask ``[b, 1, 1, kv]``: a text sees the keys from its start to its end, int64 ``[b]``."""
     places = torch.arange(keys.shape[2], device=keys.device)
-    bounds = torch.tensor(spans, device=keys.device)
-    seen = (places >= bounds[:, :1]) & (places < bounds[:, 1:])
+    seen = (places >= starts[:, None]) & (places < ends[:, None])
     return seen[:, None, None]
 
 
@@ -110,11 +118,6 @@ def _attend(
     scaling: float | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Attention of transformers' signature for queries ``[b, heads, q, d]`` that see the same keys.
-
-    Those of the heads that share a key head become queries of it, so that no key is repeated.
-    """
-    b, heads, q, d = query.shape
-    packed = query.reshape(b, key.shape[1], -1, d)
-    found = scaled_dot_product_attention(packed, key, value, attention_mask, scale=scaling)
-    return found.reshape(b, heads, q, -1).transpose(1, 2).contiguous(), None
+    """Attention of transformers' signature; the queries of a text see the same keys."""
+    found = grouped_attention(query, key, value, attention_mask, scaling)
+    return found.transpose(1, 2).contiguous(), None

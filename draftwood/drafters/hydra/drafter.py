@@ -99,9 +99,12 @@ class HydraDrafter(PathDrafter):
 
     @property
     def token_bytes(self) -> int:
-        """Bytes of a position's keys and values in the prefix layer."""
-        prefix = self._heads.prefix
-        return 0 if prefix is None else 2 * prefix.layer.self_attn.k_proj.weight[:, 0].nbytes
+        """Bytes of a position's keys and values in the prefix layer, in buffers that grow."""
+        from draftwood.drafters._context_cache import GROWTH
+
+        if self._heads.prefix is None:
+            return 0
+        return int(GROWTH * 2 * self._heads.prefix.layer.self_attn.k_proj.weight[:, 0].nbytes)
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts."""

@@ -8,6 +8,7 @@ or in Hydra++ the output of a prefix layer on these states of all positions.
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -19,8 +20,10 @@ from transformers.models.llama.modeling_llama import (
     rotate_half,
 )
 
+from draftwood.copies import uploaded
 from draftwood.drafters._context_cache import KeysValues
 from draftwood.drafters.hydra.config import HydraConfig
+from draftwood.kernels.grouped import grouped_attention
 
 
 class PrefixLayer(nn.Module):
@@ -68,14 +71,13 @@ class PrefixLayer(nn.Module):
             contexts: keys and values of each text, the last position's included.
         """
         layer, rows = self.layer, self._normed(states)
-        last = torch.tensor([keys.shape[1] - 1 for keys, _ in contexts], device=rows.device)
+        lengths = np.array([keys.shape[1] for keys, _ in contexts])
+        [last] = uploaded([lengths - 1], rows.device)
         cos, sin = self._factors(rows, last)
         queries = self._heads(layer.self_attn.q_proj(rows))
         queries = queries * cos[:, None] + rotate_half(queries) * sin[:, None]  # type: ignore[no-untyped-call]
         found = [
-            functional.scaled_dot_product_attention(
-                query[None, :, None], keys[None], values[None], enable_gqa=True
-            )
+            grouped_attention(query[None, :, None], keys[None], values[None])
             for query, (keys, values) in zip(queries, contexts, strict=True)
         ]
         output = states.to(rows.dtype) + layer.self_attn.o_proj(torch.cat(found).flatten(1))

@@ -2,7 +2,8 @@
 
 Source: Sequoia (Chen et al., 2025), Section 3.1: the probability that a child is the accepted one
 depends on its rank alone. The paper measures it once before; here every step of an engine counts,
-whichever request and temperature it is of.
+whichever request and temperature it is of. The first steps only measure: their tree is the root and
+its likeliest children.
 
 A child is counted where its position was verified: its parent is the root or was accepted. Ranks
 that the parent had no child of are not counted. So the acceptance of a rank is
@@ -37,7 +38,10 @@ PRIOR_WEIGHT = 4.0
 """Weight of the assumed acceptance of a rank, in verified children."""
 
 FIRST = 4
-"""Steps after which the tree is computed the first time; then whenever their number doubles."""
+"""Steps that measure, after which a tree is computed; then whenever their number doubles."""
+
+MEASURED: tuple[RankPath, ...] = tuple((rank,) for rank in range(len(DEFAULT_ACCEPTANCE)))
+"""The tree of the first steps: a child of each rank that is counted."""
 
 
 class RankCounts:
@@ -86,13 +90,14 @@ class RankTuner(Tuner):
 
     Args:
         size: nodes of the tree.
+        counts: those of other engines on the host, which this one goes on with.
     """
 
-    def __init__(self, size: int) -> None:
-        self.counts = RankCounts()
+    def __init__(self, size: int, counts: RankCounts | None = None) -> None:
+        self.counts = counts or RankCounts()
         self._size = size
         self._due = FIRST
-        self._paths = likeliest_paths(self.counts.acceptance, size)
+        self._paths = MEASURED[:size]
 
     def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[tuple[RankPath, ...]]:
         """The same tree for all requests."""

@@ -1,4 +1,6 @@
-"""EAGLE-2's tree (methods ``eagle3``, ``mtp``): fixed width and depth, cut to the likeliest nodes.
+"""EAGLE-2's tree of fixed width and depth, cut to the likeliest nodes.
+
+Methods: ``eagle2``, ``eagle3``, ``mtp``.
 
 Source: EAGLE-2 (Li et al., 2024), as TALON's Algorithm 1 states it; a baseline of TALON. Every
 level expands K parents into K x K candidates, the likeliest K of which are the next parents. At
@@ -59,6 +61,13 @@ class Eagle2(Policy):
 
 PART = Eagle2
 RECIPES = (
+    Recipe(
+        "eagle2",
+        "an EAGLE head's tree of fixed width and depth, cut to the likeliest nodes",
+        "EAGLE-2 (Li et al. 2024)",
+        drafters={"draft": "eagle3"},  # which reads EAGLE-1's heads as well
+        presets={"levels": 6},
+    ),
     Recipe(
         "eagle3",
         "an EAGLE-3 head's tree of fixed width and depth, cut to the likeliest nodes",

@@ -8,6 +8,7 @@ forward for all nodes of a level that have children.
 A tree comes from a JSON file of rank paths (``draftwood.policies._static``). Without a file the
 acceptance is counted while an engine decodes, and the tree is the best one for the counts so far
 (``draftwood.policies._rank_acceptance``). It is computed anew when the number of steps has doubled.
+Engines on one host share the counts.
 
 A smaller budget selects the nodes most likely to be accepted: those with the largest product of
 acceptances along the path; of equal ones the shallower, then the one of smaller ranks.
@@ -18,9 +19,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from draftwood.policies._fill import fill
-from draftwood.policies._rank_acceptance import DEFAULT_ACCEPTANCE, RankTuner
+from draftwood.policies._rank_acceptance import DEFAULT_ACCEPTANCE, RankCounts, RankTuner
 from draftwood.policies._static import RankPath, likeliest_paths, read_paths
-from draftwood.protocols import Built, Grower, Growth, Host, Policy, Recipe, Tuner, setting
+from draftwood.protocols import (
+    Built,
+    Grower,
+    Growth,
+    Host,
+    Learnt,
+    Policy,
+    Recipe,
+    Tuner,
+    setting,
+)
 from draftwood.tree import TreeBuilder
 
 
@@ -46,14 +57,20 @@ class Sequoia(Policy):
 
     @cached_property
     def paths(self) -> tuple[RankPath, ...]:
-        """The first step's tree, likeliest node first; the first n are the tree of budget n."""
+        """The file's tree, or one for an assumed acceptance where nothing is counted.
+
+        Likeliest node first; the first n are the tree of budget n.
+        """
         if self.tree:
             return read_paths(self.tree)
         return likeliest_paths(DEFAULT_ACCEPTANCE, self.budget)
 
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner | None:
         """Counts acceptance by rank and forecasts the tree, unless there is a file."""
-        return None if self.tree else RankTuner(self.budget)
+        if self.tree:
+            return None
+        key = Learnt((self, drafters[self.source].spec.model))
+        return RankTuner(self.budget, host.share(key, RankCounts))
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``sequoia``, or ``plain`` where nothing could be drafted."""
@@ -77,5 +94,11 @@ RECIPES = (
         "a static tree of Medusa's heads",
         "Medusa (Cai et al. 2024)",
         drafters={"draft": "medusa"},
+    ),
+    Recipe(
+        "hydra",
+        "a static tree of Hydra's heads",
+        "Hydra (Ankner et al. 2024)",
+        drafters={"draft": "hydra"},
     ),
 )

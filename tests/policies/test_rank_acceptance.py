@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from draftwood.methods import method
 from draftwood.policies._rank_acceptance import (
     DEFAULT_ACCEPTANCE,
     FIRST,
+    MEASURED,
     PRIOR_WEIGHT,
     RankCounts,
     RankTuner,
@@ -96,7 +98,7 @@ def test_the_tree_is_computed_when_the_steps_have_doubled() -> None:
     changed = []
     [before, same] = tuner.begin(LOADS, queued=False)
     assert before is same
-    assert before == likeliest_paths(DEFAULT_ACCEPTANCE, 20)
+    assert before == MEASURED, "nothing is assumed before it was measured"
     for step in range(1, 70):
         # A third of the steps accept nothing: requests of a batch count one by one.
         observe(tuner, outcome(flat, 1) if step % 3 else outcome(flat))
@@ -124,7 +126,7 @@ def grown(policy: Sequoia, tuner: RankTuner) -> TokenTree:
             return tree
 
 
-@pytest.mark.parametrize(("accepted", "width", "depth"), [(True, 1, 8), (False, 7, 2)])
+@pytest.mark.parametrize(("accepted", "width", "depth"), [(True, 1, 8), (False, 8, 1)])
 def test_what_is_accepted_decides_the_shape(accepted: bool, width: int, depth: int) -> None:
     """A chain where the first child always is, next to one level where none is."""
     policy, tuner = Sequoia(budget=8), RankTuner(8)
@@ -151,8 +153,29 @@ def test_a_file_is_not_overruled(tmp_path: Path) -> None:
     file = tmp_path / "tree.json"
     file.write_text('{"acceptance": [0.5], "paths": [[0], [0, 0]]}')
     host = FakeHost(MarkovTarget().info)
-    assert isinstance(Sequoia().tuner(host, {}), RankTuner)
     assert Sequoia(tree=str(file)).tuner(host, {}) is None
+
+
+def test_engines_on_a_host_go_on_with_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, made = MarkovTarget(sharpness=2.0), dict[Any, Any]()
+    host = FakeHost(target.info)
+    monkeypatch.setattr(host, "share", lambda key, make: made.setdefault(key, make()))
+    found: list[RankTuner] = []
+    learnt = MEASURED
+    for name in ("sequoia:budget=12", "sequoia:budget=12", "sequoia:budget=13"):
+        tuner = Engine(target, method(name), host=host)._phases._tuner
+        assert isinstance(tuner, RankTuner)
+        found.append(tuner)
+        [paths, _] = tuner.begin(LOADS, queued=False)
+        if name == "sequoia:budget=13":
+            assert paths == MEASURED
+        else:
+            assert paths == learnt
+        observe(tuner, *[outcome(tree_of([0, 1, 2], [-1, 0, 0]), 1)] * FIRST)
+        learnt = likeliest_paths(tuner.counts.acceptance, 12)
+    assert learnt != MEASURED
+    first, second, other = found
+    assert first.counts is second.counts is not other.counts
 
 
 def test_requests_share_the_counts_and_their_tokens_do_not_depend_on_it() -> None:

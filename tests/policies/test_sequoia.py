@@ -94,7 +94,7 @@ def test_likeliest_paths_are_the_likeliest_of_all(values: list[float], size: int
     assert likeliest_paths(acceptance, size // 2) == found[: size // 2]
 
 
-def test_the_first_steps_tree() -> None:
+def test_the_tree_where_nothing_is_counted() -> None:
     sources = drafter(plenty)
     tree = sources.grow(Sequoia())
     assert DEFAULT_ACCEPTANCE[:3] == (0.6, 0.15, 0.6 / 9)

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from draftwood.cli._options import PATH, F, stack
+from draftwood.cli._options import PATH, F, stack, written_options
 from draftwood.cli._sections import Option
 from draftwood.errors import DraftwoodError
 from draftwood.lab.endpoint.curl import KEY_VARIABLE
@@ -78,13 +77,13 @@ class EndpointOptions:
             DraftwoodError: an option needs ``--endpoint``, or is of METHODs.
         """
         if self.endpoint is None:
-            given = _given(ctx, [each.name for each in fields(self)])
+            given = written_options(ctx, [each.name for each in fields(self)])
             if given:
                 raise DraftwoodError(f"{given[0]} needs --endpoint URL")
             return
         if names:
             raise DraftwoodError(f"{names[0]!r} is a METHOD, which --endpoint does not take")
-        wrong = [*_given(ctx, _OF_METHODS), *(f"--{name}" for name in settings)]
+        wrong = [*written_options(ctx, _OF_METHODS), *(f"--{name}" for name in settings)]
         if "--model" in wrong:
             raise DraftwoodError(
                 "--model is of METHODs: with --endpoint, name the model that it serves with "
@@ -97,19 +96,9 @@ class EndpointOptions:
         if self.reference_model is not None and self.plain_body is not None:
             raise DraftwoodError("--plain-body is of a server, and --reference-model is none")
         if self.reference is None:
-            given = _given(ctx, ["reference_api_key", "reference_served_model"])
+            given = written_options(ctx, ["reference_api_key", "reference_served_model"])
             if given:
                 raise DraftwoodError(f"{given[0]} needs --reference URL")
-
-
-def _given(ctx: click.Context, names: tuple[str, ...] | list[str]) -> list[str]:
-    """The options that the command line has, as they are written, of some parameters."""
-    found = {
-        param.name: param.opts[0]
-        for param in ctx.command.params
-        if param.name and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
-    }
-    return [found[name] for name in names if name in found]
 
 
 def endpoint_options(function: F) -> F:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial, reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import track
 
@@ -130,6 +131,16 @@ class ModelOptions:
             self.threads,
             trust_remote_code=self.trust_remote_code,
         )
+
+
+def written_options(ctx: click.Context, names: Sequence[str] | None = None) -> list[str]:
+    """The options that the command line has, as they are written: all, or of some parameters."""
+    found = {
+        param.name: param.opts[0]
+        for param in ctx.command.params
+        if param.name and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+    }
+    return [found[name] for name in (found if names is None else names) if name in found]
 
 
 def checked_device(_context: click.Context, _option: click.Parameter, name: str) -> str:

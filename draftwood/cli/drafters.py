@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from rich.table import Table
 
-from draftwood.cli._options import ModelOptions, console, draft_option, head_option, model_options
+from draftwood.cli._options import (
+    ModelOptions,
+    console,
+    draft_option,
+    head_option,
+    model_options,
+    written_options,
+)
 from draftwood.cli._sections import Command
 from draftwood.errors import DraftwoodError
 from draftwood.methods import registry
@@ -35,8 +42,9 @@ Examples:
 def drafters(fit: bool, draft: str | None, head: str | None, model: ModelOptions) -> None:
     """List the drafters: what each proposes and needs, and which fit a model."""
     given = {name: value for name, value in (("draft", draft), ("head", head)) if value}
-    if given and not fit:
-        raise DraftwoodError(f"--{next(iter(given))} is for --fit, which loads the model")
+    unused = written_options(click.get_current_context())
+    if unused and not fit:
+        raise DraftwoodError(f"{unused[0]} is for --fit, which loads the model: add --fit")
     columns = ["drafter", "proposes", "needs", "evidence for auto"]
     if fit:
         columns.append(f"fits {model.name}")

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from draftwood.methods import registry
 from tests.factories.command_line import output_of, refused
 from tests.factories.small_tokenizers import byte_level
@@ -61,5 +63,6 @@ def test_what_is_shipped_for_the_model_is_used() -> None:
     assert "with --head" in found["eagle3"] or "which is shipped" in found["eagle3"]
 
 
-def test_a_draft_model_without_a_target_is_refused() -> None:
-    assert "--draft is for --fit" in refused("drafters", "--draft", "somewhere")
+@pytest.mark.parametrize("option", ["--draft", "--head", "--model", "--threads"])
+def test_an_option_that_would_do_nothing_is_refused(option: str) -> None:
+    assert f"{option} is for --fit" in refused("drafters", option, "1")

@@ -25,14 +25,29 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Delta, Finished, Request, Stepped
 from draftwood.engine.request_step import RequestStep
+from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method
 from draftwood.protocols import Host, Outcome, Prefill, TargetOutput
 from draftwood.tree import tree_of
+from runs.host_work import host_work
 
 SECONDS = 10.0
 """Time limit of a curve."""
+
+METHODS = (
+    "ar",
+    "goose:budget=8:bypass=off",
+    "goose:budget=16:bypass=off",
+    "goose:bypass=off",
+    "auto:neural=:shipped=table",
+)
+AT_16 = ("goose:budget=16:bypass=off", "auto:neural=:shipped=table:budget=16")
+"""Whose host work is told by phase, at each of :data:`BATCHES`."""
+
+BATCHES = (1, 8)
+TEXT = "def add(self, a, b):\n    return a + b\n\n"
 
 
 def outside_model(
@@ -116,14 +131,20 @@ def index_memory(host: Host, tokens: int) -> dict[str, float]:
     return {
         "tokens": seen,
         "context_mb": traced_mb("context.py"),
-        "adjacency_mb": traced_mb("adjacency.py"),
+        "adjacency_mb": traced_mb("adjacency/*.py"),
     }
 
 
-def traced_mb(file: str) -> float:
-    """Megabytes allocated by a file of ``draftwood/drafters`` and not freed."""
-    only = tracemalloc.Filter(inclusive=True, filename_pattern=f"*/drafters/{file}")
+def traced_mb(files: str) -> float:
+    """Megabytes allocated by files of ``draftwood/drafters`` and not freed.
+
+    Raises:
+        DraftwoodError: nothing was, so that the pattern names no file of a drafter.
+    """
+    only = tracemalloc.Filter(inclusive=True, filename_pattern=f"*/drafters/{files}")
     held = tracemalloc.take_snapshot().filter_traces([only])
+    if not held.traces:
+        raise DraftwoodError(f"no memory is held by {files} of draftwood/drafters")
     return sum(trace.size for trace in held.traces) / 1e6
 
 
@@ -148,18 +169,18 @@ def main(model: str, dtype: str, context: int, threads: int, text: int) -> None:
             samples = measure_target(target, Grid(contexts=(context,), seconds=SECONDS))
             curves[name] = {found.tokens: found.seconds * 1e3 for found in samples}
         assert target is not None
-        prompt = loaded.tokenizer.encode("def add(self, a, b):\n    return a + b\n\n" * 12)
-        steps = {
-            name: outside_model(
-                Engine(target, method(name), loaded.tokenizer), loaded.model, prompt
-            )
-            for name in (
-                "ar",
-                "goose:budget=8:bypass=off",
-                "goose:budget=16:bypass=off",
-                "goose:bypass=off",
-                "auto:neural=:shipped=table",
-            )
+        prompt = loaded.tokenizer.encode(TEXT * 12)
+
+        def engine(name: str) -> Engine:
+            return Engine(target, method(name), loaded.tokenizer)
+
+        steps = {name: outside_model(engine(name), loaded.model, prompt) for name in METHODS}
+        work = {
+            name: {
+                str(batch): host_work(engine(name), loaded.model, [prompt] * batch)
+                for batch in BATCHES
+            }
+            for name in AT_16
         }
     facts = provenance(
         model={"name": model, "dtype": str(target.info.dtype)},
@@ -173,6 +194,7 @@ def main(model: str, dtype: str, context: int, threads: int, text: int) -> None:
                 "provenance": facts,
                 "cost_ms_by_nodes": curves,
                 "steps": steps,
+                "host_work": work,
                 "index_memory": index_memory(ModelHost(target), text),
             },
             indent=1,

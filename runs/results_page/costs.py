@@ -1,12 +1,14 @@
-"""Cost of a step: the target by nodes, work outside of the model, verification, memory."""
+"""Measured costs: the target by nodes, work outside of the model, verification, memory."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .markdown import number, percent, table
+from .markdown import Tables, estimate, number, percent, table
 from .stored import Run
 
 _OF_A_TREE = ("nodes", "levels", "level", "tree")
+_HOST_WORK = ("drafted", "sum", "draft", "submit", "rows", "verify", "commit", "learn", "rest")
+_HOST_WORK += ("hand-over",)
 
 
 def by_nodes(run: Run) -> Iterable[str]:
@@ -29,12 +31,28 @@ def by_nodes(run: Run) -> Iterable[str]:
     ]
     header = ["step, ms", "model, ms", "outside, ms", "events, ms", "share"]
     yield table(["method", "nodes", *header], rows)
+    yield from host_work(run.get("host_work", {}))
     found = run["index_memory"]
     context, adjacency = (number(found[f"{each}_mb"], 0) for each in ("context", "adjacency"))
     yield (
         f"Index memory after {found['tokens']:,} tokens: context {context} MB, "
         f"adjacency {adjacency} MB."
     )
+
+
+def host_work(found: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    """Milliseconds of CPU time of a step outside of the forward, by phase."""
+    rows = [
+        [f"`{name}`", batch, *(number(each[key]) for key in _HOST_WORK)]
+        for name, by_batch in found.items()
+        for batch, each in by_batch.items()
+    ]
+    if rows:
+        yield (
+            "CPU time of the engine's thread outside of the forward, ms a step; the hand-over of "
+            "the logits is not in the sum:"
+        )
+        yield table(["method", "batch", *_HOST_WORK], rows)
 
 
 def level(run: Run) -> Iterable[str]:
@@ -87,101 +105,41 @@ def first_token(run: Run) -> Iterable[str]:
     yield table(["first token after a prompt of", *header], rows)
 
 
-def auto_modelled(run: Run) -> Iterable[str]:
-    """Expected speed-up of ``auto``, and of the best other method chosen afterwards."""
-    settings = run["provenance"]["settings"]
-    temperature = settings["temperature"]
+def recipes(run: Run) -> Iterable[str]:
+    """What ``memory`` adds in each pass of a recipe: over the same method without it."""
     rows = []
-    batches: list[str] = []
-    for gpu, by_shape in run["modelled"].items():
-        for shape, methods in by_shape.items():
-            batches = list(methods["ar"])
-            autos = [name for name in methods if name.startswith("auto")]
-            cells = []
-            for batch in batches:
-                speed = {name: each[batch]["speedup"] for name, each in methods.items()}
-                best = max((n for n in speed if n not in autos), key=speed.__getitem__)
-                cells.append(f"{number(speed[autos[0]])} (`{best}` {number(speed[best])})")
-            rows.append([gpu, shape, *cells])
-    title = f"temperature {temperature:g}" if temperature else "greedy"
-    yield table([f"GPU, {title}", "shape", *(f"batch {each}" for each in batches)], rows)
-
-
-def modelled(run: Run) -> Iterable[str]:
-    """Expected speed-ups over plain decoding at the cost of larger models, by batch size."""
-    shapes = [(gpu, shape) for gpu, found in run["modelled"].items() for shape in found]
-    first = run["modelled"][shapes[0][0]][shapes[0][1]]
-    batches = list(first["ar"])
-    rows = []
-    for gpu, shape in shapes:
-        for name, by_batch in run["modelled"][gpu][shape].items():
-            if name == "ar":
-                continue
-            figures = (
-                f"{number(each['speedup'])} (τ {number(each['mean_acceptance_length'])}, "
-                f"{number(each['drafted_per_step'], 0)} nodes)"
-                for each in map(by_batch.__getitem__, batches)
+    for recipe, found in run["memory_recipes"].items():
+        for name, each in found["passes"].items():
+            ratio = each["with_over_without"]
+            rows.append(
+                [
+                    recipe,
+                    name,
+                    number(each["with"]["tokens_per_forward"]),
+                    estimate(ratio["tokens_per_forward"]),
+                    estimate(ratio["tokens_per_second"]),
+                    number(each["over_first_pass"]["with"]),
+                    percent(each["with"]["accepted_from_memory"]),
+                    percent(each["known_8grams"]),
+                    percent(each["repeated_8grams"]),
+                ]
             )
-            rows.append([gpu, shape, f"`{name}`", *figures])
-    yield table(["GPU", "shape", "method", *(f"batch {each}" for each in batches)], rows)
-
-
-def oracles(run: Run) -> Iterable[str]:
-    """Expected speed-up of ``auto`` over plain decoding with one part of it made perfect."""
-    rows = []
-    parts: list[str] = []
-    for recording, by_batch in run["oracles"].items():
-        for batch, found in by_batch.items():
-            parts = list(found)
-            figures = (
-                f"{number(each['speedup'])} (τ {number(each['mean_acceptance_length'])}, "
-                f"{number(each['drafted_per_step'])} nodes)"
-                for each in found.values()
-            )
-            rows.append([recording.removeprefix("modelled_"), batch, *figures])
-    names = (part if part != "auto" else "nothing" for part in parts)
-    yield table(["perfect", "batch", *names], rows)
-
-
-def rivals(run: Run) -> Iterable[str]:
-    """Tokens per second of ``auto`` over those of other engines' rules: the mean of the sets.
-
-    Behind it the set of the lowest lower end of a 95 % interval, and this end.
-    """
-    rows = []
-    batches: list[str] = []
-    for recording, by_costs in run["rivals"].items():
-        for costs, by_rival in by_costs.items():
-            for rival, by_auto in by_rival.items():
-                for auto, by_batch in by_auto.items():
-                    batches = list(by_batch)
-                    cells = (_with_lowest(by_batch[batch]) for batch in batches)
-                    name = recording.removeprefix("modelled_")
-                    rows.append([name, costs, f"`{rival}`", f"`{auto}`", *cells])
-    header = ["answers", "step costs", "rival", "`auto`", *(f"batch {each}" for each in batches)]
+    header = ["recipe", "pass", "τ", "τ over without", "tok/s over without"]
+    header += ["τ over the first pass", "of memory", "known 8-grams", "repeated 8-grams"]
     yield table(header, rows)
 
 
-def _with_lowest(found: Mapping[str, Any]) -> str:
-    """A mean of sets, with the set whose interval has the lowest lower end."""
-    lows = {name: each["low"] for name, each in found["sets"].items() if each["low"] is not None}
-    if not lows:
-        return number(found["mean"])
-    worst = min(lows, key=lows.__getitem__)
-    return f"{number(found['mean'])} ({worst} {number(lows[worst])})"
-
-
-TABLES: dict[str, Callable[[Run], Iterable[str]]] = {
+STEP_COSTS: Tables = {
     "cost_ms_by_nodes": by_nodes,
+    "first_token": first_token,
+    "peak_memory": memory,
+}
+"""Tables of what a step costs on the measuring machine, by a member that only its kind has."""
+
+TABLES: Tables = {
+    **STEP_COSTS,
     "milliseconds_by_threads": level,
     "verifying_ms": verification,
-    "peak_memory": memory,
-    "first_token": first_token,
-    "modelled": modelled,
-    "oracles": oracles,
-    "rivals": rivals,
+    "memory_recipes": recipes,
 }
-"""Tables of a run, by a member that only its kind has."""
-
-STEP_COSTS = {kind: TABLES[kind] for kind in ("cost_ms_by_nodes", "first_token", "peak_memory")}
-"""Those that tell what a step costs on the measuring machine."""
+"""All tables of this file."""

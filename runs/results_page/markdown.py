@@ -1,7 +1,10 @@
 """Tables and numbers in Markdown."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+Tables: TypeAlias = Mapping[str, Callable[[Mapping[str, Any]], Iterable[str]]]
+"""Functions that write a run's tables, by a member that only its kind has."""
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from textwrap import fill
 
-from .costs import STEP_COSTS, auto_modelled, by_nodes, oracles, rivals
+from .costs import STEP_COSTS, by_nodes, recipes
 from .equality import lossless
 from .markdown import table
+from .modelled import auto_modelled, oracles, rivals, sources
 from .paper_tables import FURTHER, expansion, traversal
 from .papers import CLAIMS, claims
 from .run_page import run_page
@@ -77,6 +78,20 @@ def others(runs: Runs) -> Iterable[str]:
             yield from rivals(run)
 
 
+def by_source(study: str, runs: Runs) -> Iterable[str]:
+    """A study of the sources of ``auto``."""
+    for run in runs.values():
+        if study in run:
+            yield from sources(study, run)
+
+
+def remembered(runs: Runs) -> Iterable[str]:
+    """What the memory of earlier requests adds."""
+    for run in runs.values():
+        if "memory_recipes" in run:
+            yield from recipes(run)
+
+
 LOSSLESS = PageSection(
     "Is it lossless?",
     "Outputs are compared token by token with plain decoding through the same engine; "
@@ -136,6 +151,29 @@ RIVALS = PageSection(
     "was timed: step costs are SmolLM2's own, or estimated from data sheets.",
     "smollm2/modelled.sh rivals",
     others,
+)
+LEFT_OUT = PageSection(
+    "What each source of `auto` is worth (modelled)",
+    "Replays of SmolLM2's answers. τ: committed tokens a step of trees with 8, 16, 32 and 60 nodes "
+    "that are all drafted. Then expected tokens per second over those of the first row, where "
+    "`auto` drafts what pays: at SmolLM2's own step costs and at estimated ones of an 8 B model on "
+    "an H100. Means of the sets; in brackets the lowest lower end of a set's 95 % interval.",
+    "smollm2/modelled.sh left_out",
+    partial(by_source, "left_out"),
+)
+SHAPES = PageSection(
+    "Trees against chains of the same sources (modelled)",
+    "The same figures. A chain has one candidate at each level, of whichever source is surest.",
+    "smollm2/modelled.sh shapes",
+    partial(by_source, "shapes"),
+)
+MEMORY = PageSection(
+    "What the memory of earlier requests adds",
+    "`auto` with and without `also=memory` in the recipes of docs/memory.md, and on unrelated "
+    "prompts after each. *Known 8-grams* were in earlier requests or files, and not yet in the "
+    "request itself.",
+    "smollm2/recipes.sh",
+    remembered,
 )
 ON_SMOLLM2 = "MODEL=smollm2"
 """Environment of scripts that measure the embedded pair without it."""
@@ -206,7 +244,7 @@ def page(runs: Runs) -> str:
     if lead:
         for section in (first, BY_SET):
             parts += _section(section, lead, measured_by=section.leading)
-        for section in (LIMITS, INFLATED, LARGER, RIVALS):
+        for section in (LIMITS, MEMORY, INFLATED, LARGER, LEFT_OUT, SHAPES, RIVALS):
             parts += _section(section, here)
         for section in others:
             parts += _section(section, lead, measured_by=section.leading)

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from .costs import TABLES
+from . import costs, modelled
 from .equality import law
 from .markdown import estimate, number, percent, table
 from .paper_tables import expectations
 from .stored import Run, command, commit, date, described
 
 Entry: TypeAlias = Mapping[str, Any]
+
+TABLES = {**costs.TABLES, **modelled.TABLES}
 
 COLUMNS: dict[str, Callable[[Entry], str]] = {
     "identical": lambda e: f"{e['identical']} / {e['compared']}" if e["compared"] else "-",

@@ -41,11 +41,14 @@ PREDICTED = frozenset(["predicted_speedup", "predicted_speedup_with_verification
 """Members of a method's entry that pages read; the last two kinds are times."""
 
 UNTIMED = frozenset(
-    ["checks", "lossless", "peak_memory", "methods", "modelled", "oracles", "rivals"]
+    [
+        *("checks", "lossless", "peak_memory", "methods"),
+        *("modelled", "oracles", "rivals", "left_out", "shapes"),
+    ]
 )
 TIMED = frozenset(
     [
-        *("cost_ms_by_nodes", "steps", "index_memory"),
+        *("cost_ms_by_nodes", "steps", "host_work", "index_memory", "memory_recipes"),
         *("verifying_ms", "milliseconds_by_threads", "first_token"),
     ]
 )

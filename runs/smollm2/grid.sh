@@ -2,6 +2,8 @@
 # SmolLM2-135M-Instruct in its chat template: speed and acceptance beside transformers and llama.cpp.
 #   greedy sampled   the full grid: 8 sets, float32, batch 1, greedy and at temperature 0.7, top-p 0.9
 #   KIND_DTYPE_BATCH the small cells, on 4 of the sets: KIND is greedy, sampled or hot (temperature 1)
+#   shape_KIND_BATCH auto, and auto with chains of the same sources instead of trees, on the same 4
+#                    sets in float32
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=8] [TOKENS=256] runs/smollm2/grid.sh [PART]...
 #   MODEL    smollm2, or a directory with a checkpoint
 #   HEAD     its EAGLE-3 head, for eagle3 and auto; the shipped one
@@ -10,8 +12,8 @@
 #   FURTHER  more contenders, such as goose:budget=16:adjacency.table=FILE
 #   THREADS  torch's threads
 # LIMIT is 3 in the small cells, and the batch there where that is more, so that a batch is full. Each
-# half of the full grid takes about 1.5 hours on two cores, the small cells about 6. Quiet machine,
-# pip install 'draftwood[llamacpp]'.
+# half of the full grid takes about 1.5 hours on two cores, the small cells about 6, those of shapes 1.
+# Quiet machine, pip install 'draftwood[llamacpp]'.
 set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/../parts.sh"
@@ -61,15 +63,22 @@ full() { # NAME FLAG...
 }
 greedy() { full greedy; }
 sampled() { full sampled "${sampled[@]}"; }
+few() { # METHODS DTYPE BATCH FLAG...
+    local methods=$1 dtype=$2 batch=$3 limit=${LIMIT:-3}; shift 3
+    if ((limit < batch)); then limit=$batch; fi
+    cell "$part" "$four" "$methods" --dtype "$dtype" --batch "$batch" --limit "$limit" "$@"
+}
 small() { # DTYPE BATCH FLAG...
-    local dtype=$1 batch=$2 limit=${LIMIT:-3} methods; shift 2
-    case $batch in
+    local methods
+    case $2 in
         1) methods=$own$drafts,$peers ;;
         4) methods=$batch_4 ;;
         16) methods=$batch_16 ;;
     esac
-    if ((limit < batch)); then limit=$batch; fi
-    cell "$part" "$four" "$methods" --dtype "$dtype" --batch "$batch" --limit "$limit" "$@"
+    few "$methods" "$@"
+}
+shape() { # BATCH FLAG...
+    few "ar,auto,auto:shape=chain" float32 "$@"
 }
 greedy_float32_1() { small float32 1; }
 sampled_float32_1() { small float32 1 "${sampled[@]}"; }
@@ -89,4 +98,10 @@ hot_float32_16() { small float32 16 "${hot[@]}"; }
 greedy_bfloat16_16() { small bfloat16 16; }
 sampled_bfloat16_16() { small bfloat16 16 "${sampled[@]}"; }
 hot_bfloat16_16() { small bfloat16 16 "${hot[@]}"; }
-run "greedy sampled greedy_float32_1 sampled_float32_1 hot_float32_1 greedy_bfloat16_1 sampled_bfloat16_1 hot_bfloat16_1 greedy_float32_4 sampled_float32_4 hot_float32_4 greedy_bfloat16_4 sampled_bfloat16_4 hot_bfloat16_4 greedy_float32_16 sampled_float32_16 hot_float32_16 greedy_bfloat16_16 sampled_bfloat16_16 hot_bfloat16_16" "$@"
+shape_greedy_1() { shape 1; }
+shape_greedy_4() { shape 4; }
+shape_greedy_16() { shape 16; }
+shape_hot_1() { shape 1 "${hot[@]}"; }
+shape_hot_4() { shape 4 "${hot[@]}"; }
+shape_hot_16() { shape 16 "${hot[@]}"; }
+run "greedy sampled greedy_float32_1 sampled_float32_1 hot_float32_1 greedy_bfloat16_1 sampled_bfloat16_1 hot_bfloat16_1 greedy_float32_4 sampled_float32_4 hot_float32_4 greedy_bfloat16_4 sampled_bfloat16_4 hot_bfloat16_4 greedy_float32_16 sampled_float32_16 hot_float32_16 greedy_bfloat16_16 sampled_bfloat16_16 hot_bfloat16_16 shape_greedy_1 shape_greedy_4 shape_greedy_16 shape_hot_1 shape_hot_4 shape_hot_16" "$@"

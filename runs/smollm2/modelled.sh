@@ -3,7 +3,8 @@
 # measured: acceptance is SmolLM2's, step costs are estimated from data sheets (docs/replay.md).
 #   greedy sampled   the eight sets of grid.sh, greedy and at temperature 0.7, top-p 0.9
 #   oracles          what limits auto in both, at SmolLM2's own costs: with one part of it made perfect at a time
-#   left_out shapes  auto without each of its sources, and trees against chains of the same sources, in both
+#   left_out shapes  auto without each of its sources, and trees against chains of the same sources, in both and at
+#                    temperature 1
 #   rivals           auto against the rules of vLLM, SGLang and onnxruntime-genai, in both
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=4] [TOKENS=256] runs/smollm2/modelled.sh [PART]...
 #   MODEL   smollm2, or a directory with a checkpoint
@@ -18,7 +19,10 @@ shipped_head
 
 recorded() { # NAME
     local recording=$OUT/modelled_$1.rec sampling=()
-    if [[ $1 == sampled ]]; then sampling=(--temperature 0.7 --top-p 0.9); fi
+    case $1 in
+        sampled) sampling=(--temperature 0.7 --top-p 0.9) ;;
+        hot) sampling=(--temperature 1) ;;
+    esac
     if [[ ! -e $recording ]]; then
         mkdir -p "$OUT"
         limited "${draftwood[@]}" record --model "$MODEL" --dtype float32 --prompts "$(usual)" --chat --truncate 6144 \
@@ -46,10 +50,10 @@ rivals() {
         --model "$MODEL" ${HEAD:+--head "$HEAD"} ${TINY:+--gpus "" --batches 1,4}
 }
 studied() { # STUDY
-    recorded greedy
-    recorded sampled
-    save "smollm2_$1" "$python" "$(dirname "$0")/sources.py" "$1" "$OUT/modelled_greedy.rec" \
-        "$OUT/modelled_sampled.rec" --model "$MODEL" ${HEAD:+--head "$HEAD"} ${TINY:+--gpus "" --batches 1,4}
+    local each
+    for each in greedy sampled hot; do recorded "$each"; done
+    save "smollm2_$1" "$python" "$(dirname "$0")/sources.py" "$1" "$OUT"/modelled_{greedy,sampled,hot}.rec \
+        --model "$MODEL" ${HEAD:+--head "$HEAD"} ${TINY:+--gpus "" --batches 1,4}
 }
 left_out() { studied left_out; }
 shapes() { studied shapes; }

@@ -8,13 +8,12 @@ import pytest
 
 from draftwood.lab.bench.document import Divergence
 from draftwood.lab.bench.figures import RunRow
-from runs.results_page.costs import TABLES
 from runs.results_page.page import COSTS as COST_SECTION
 from runs.results_page.page import LOSSLESS, SECTIONS, page, pages
 from runs.results_page.paper_tables import BUDGETS
 from runs.results_page.papers import CLAIMS, verdict
 from runs.results_page.readme import BEGIN, END, with_speeds
-from runs.results_page.run_page import run_page
+from runs.results_page.run_page import TABLES, run_page
 from runs.results_page.stored import LARGEST, Runs, load
 from tests.runs.stored_runs import BUSY, ROOT, bench, committing, origin, stored, timed
 
@@ -306,6 +305,14 @@ COSTS: dict[str, dict[str, Any]] = {
         "steps": {
             "ar": {"drafted": 0, "step_ms": 5, "model_ms": 4, "outside_ms": 1, "outside_share": 0.2}
         },
+        "host_work": {
+            "goose": {
+                "8": {
+                    **dict.fromkeys(("draft", "submit", "rows", "verify", "commit"), 0.25),
+                    **{"learn": 0.5, "rest": 0.1, "hand-over": 1.5, "drafted": 128, "sum": 1.85},
+                }
+            }
+        },
         "index_memory": {"tokens": 1000, "context_mb": 3.2, "adjacency_mb": 1.5},
     },
     "level_cost": {
@@ -356,6 +363,50 @@ COSTS: dict[str, dict[str, Any]] = {
             }
         }
     },
+    **{
+        study: {
+            study: {
+                "modelled_greedy": {
+                    "temperature": 0.0,
+                    "methods": {
+                        "all": {
+                            "method": "auto",
+                            "tokens_a_step": {"8": {"mbpp": 2.0, "gsm8k": 3.0}, "16": {}},
+                            "speed": {
+                                "own costs": {
+                                    "1": {
+                                        "mean": 0.9,
+                                        "sets": {"mbpp": {"value": 0.9, "low": 0.8, "high": 1.0}},
+                                    }
+                                }
+                            },
+                        }
+                    },
+                }
+            }
+        }
+        for study in ("left_out", "shapes")
+    },
+    "memory_recipes": {
+        "memory_recipes": {
+            "epochs": {
+                "temperature": 1.0,
+                "passes": {
+                    "epoch2": {
+                        "prompts": 4,
+                        "repeated_8grams": 0.1,
+                        "known_8grams": 0.25,
+                        "with": {"tokens_per_forward": 1.8, "accepted_from_memory": 0.3},
+                        "with_over_without": {
+                            "tokens_per_forward": {"value": 1.2, "low": 1.1, "high": 1.3},
+                            "tokens_per_second": {"value": 1.1, "low": None, "high": None},
+                        },
+                        "over_first_pass": {"with": 1.5, "without": 1.0},
+                    }
+                },
+            }
+        }
+    },
     "modelled": {
         "modelled": {
             "h100": {
@@ -379,6 +430,7 @@ def test_costs_have_tables() -> None:
     assert "| packing on, ms | 4.00 | 5.00 |\n| relative to 1 node | 1.00 | 1.25 |" in text
     assert "| `ar` | 0 | 5.00 | 4.00 | 1.00 | 20.0 % |" in text
     assert "after 1,000 tokens: context 3 MB, adjacency 2 MB." in text
+    assert "| `goose` | 8 | 128.00 | 1.85 | 0.25 |" in text
     assert "| 2 | 0.7 | 0.600 | 0.500 | 1.20 | as in the paper |" in text
     assert "| 2 | 5.0 | 0.600 | - | - | - |" in text, "no level had ten nodes"
     assert "| 2 | 1.2 | 0.600 | 0.300 | 2.00 | - |" in text, "the figure has no such exponent"
@@ -399,6 +451,13 @@ def test_costs_have_tables() -> None:
     found = "| greedy | own costs | `ngram-trie` | `auto` | 1.25 (gsm8k 0.95) | 1.50 |"
     assert found in own["rivals"]
     assert found in page({"smollm2_rivals": runs["rivals"]})
+    found = "| greedy | all | `auto` | 2.50 | 0.90 (mbpp 0.80) |"
+    for study in ("left_out", "shapes"):
+        assert found in own[study]
+        assert found in page({f"smollm2_{study}": runs[study]})
+    found = "| epochs | epoch2 | 1.80 | 1.20 (1.10-1.30) | 1.10 | 1.50 | 30.0 % | 25.0 % | 10.0 % |"
+    assert found in own["memory_recipes"]
+    assert found in page({"smollm2_memory_epochs": runs["memory_recipes"]})
     assert {member for run in COSTS.values() for member in run} >= TABLES.keys()
 
 

@@ -23,7 +23,7 @@ from draftwood.engine.isolation import Failures
 from draftwood.engine.joining import JoiningRequest
 from draftwood.engine.memory import MemoryLimit, Size, memory_bytes
 from draftwood.engine.phases import Phases
-from draftwood.engine.prefixes import Prefixes
+from draftwood.engine.prefixes import prefixes_of
 from draftwood.engine.request import (
     Completion,
     Event,
@@ -45,7 +45,6 @@ from draftwood.protocols import (
     Outcome,
     PooledTarget,
     Prediction,
-    ResumableTarget,
     Target,
 )
 
@@ -72,8 +71,10 @@ class Engine:
             Requests wait until there is room for all tokens that they may have. For a moment a
             cache that grows takes twice as much.
         prefix_cache: most bytes of finished texts whose keys and values are kept, or a text such as
-            ``"1GB"``; None: none. A prompt that begins like one of them, or like a running
-            request's, in the same namespace, is cached from there on. This memory comes on top.
+            ``"1GB"``; None: none. A prompt that begins like one of them, in the same namespace, is
+            cached from there on. This memory comes on top. A prompt that begins like a running
+            request's is cached from there on without it as well, unless the model has recurrent
+            layers.
         host: where drafters are built; engines that share one share draft models.
 
     Attributes:
@@ -115,15 +116,9 @@ class Engine:
         ahead = self.method.policy.budget + 1 + _MARGIN
         pooled = self.target if isinstance(self.target, PooledTarget) else None
         block = 0 if pooled is None else pooled.block
-        snapshots = 0
-        self._prefixes: Prefixes | None = None
-        if kept_bytes is not None:
-            if not isinstance(self.target, ResumableTarget):
-                raise DraftwoodError("this target keeps no prefixes: leave prefix_cache out")
-            snapshots = self.target.remembered_bytes
-            self._phases.last_apart = recurrent = snapshots > 0
-            needs = self._phases.needs
-            self._prefixes = Prefixes(self.target, needs, kept_bytes, recurrent=recurrent)
+        self._prefixes = prefixes_of(self.target, self._phases.needs, kept_bytes)
+        snapshots = 0 if self._prefixes is None else self._prefixes.state_bytes
+        self._phases.last_apart = snapshots > 0
         sizes = (self._phases.token_bytes, self._phases.slot_bytes + snapshots)
         self._memory = MemoryLimit(most_bytes, *sizes, ahead, block)
         if self._memory.tokens is not None:
@@ -235,7 +230,10 @@ class Engine:
 
     @property
     def prefix_tokens(self) -> tuple[int, int]:
-        """Prompt tokens that were looked up in the prefix cache so far, and those found there."""
+        """Prompt tokens of the requests that began, and those of them that were cached already.
+
+        They were taken from the prefix cache, or from a request that ran.
+        """
         found = self._prefixes
         return (0, 0) if found is None else (found.queried, found.reused)
 
@@ -380,6 +378,8 @@ class Engine:
             self._joining[s.number] = JoiningRequest(s)
             if prefixes:
                 self._joining[s.number] = prefixes.begin(s, self._running())
+        if self._prefixes and not self._waiting:
+            self._prefixes.unasked(self._active.values())
 
     def _opened(self, sequence: RunningRequest, tokens: int) -> bool:
         """Give a request a slot; False if there is no memory for it now.

@@ -61,8 +61,8 @@ class EngineStats:
         waiting: requests that wait for them, those in the inbox included.
         cache_usage: share of the memory of keys and values in use.
         price: probability from which on one more drafted node paid in recent steps; None: unknown.
-        prefix_queries: prompt tokens that were looked up in the prefix cache.
-        prefix_hits: those of them that were found there.
+        prefix_queries: prompt tokens of the requests that began.
+        prefix_hits: those of them that were cached already.
         steps: steps so far.
         failures: steps that failed as a whole.
     """
@@ -153,8 +153,8 @@ class EngineThread:
             tickets = tuple(itertools.islice(self._tickets, len(requests)))
             for index, ticket in enumerate(tickets):
                 self._held[ticket] = _Held(index, callback)
-        for ticket, request in zip(tickets, requests, strict=True):
-            self._inbox.put(partial(self._add, ticket, request))
+        # In one order, so that no step comes between them: they may share a prompt.
+        self._inbox.put(partial(self._add_all, tickets, requests))
         return tickets
 
     def cancel(self, ticket: int) -> None:
@@ -250,6 +250,10 @@ class EngineThread:
             if _succeeded(event):
                 self._failed_in_a_row = 0
             self._report(event)
+
+    def _add_all(self, tickets: Sequence[int], requests: Sequence[Request]) -> None:
+        for ticket, request in zip(tickets, requests, strict=True):
+            self._add(ticket, request)
 
     def _add(self, ticket: int, request: Request) -> None:
         held = self._held.get(ticket)

@@ -44,6 +44,15 @@ def test_choices_are_sampled_with_consecutive_seeds(server: Running, plain: Engi
     assert found.usage.prompt_tokens == 15
 
 
+def test_the_choices_of_a_prompt_compute_it_once(server: Running) -> None:
+    engine = server.service.thread.engine
+    before = engine.prefix_tokens
+    body = {"prompt": "abcabcabc" * 20, "n": 3, "max_tokens": 4}
+    assert server.post("/v1/completions", body).is_success
+    after = engine.prefix_tokens
+    assert [new - old for new, old in zip(after, before, strict=True)] == [3 * 180, 2 * 179]
+
+
 def test_without_a_seed_answers_differ(server: Running) -> None:
     create = server.client().completions.create
     texts = {create(model="tiny", prompt=PROMPT, max_tokens=30).choices[0].text for _ in range(3)}

@@ -32,7 +32,7 @@ function show(found) {
     place("price-figure").hidden = false;
     place("price").textContent = number(found.price, 2);
   }
-  if (found.prefix_queries) {
+  if (found.prefix_hits) {
     place("prefix-figure").hidden = false;
     place("prefix").textContent = `${number((100 * found.prefix_hits) / found.prefix_queries)} %`;
   }

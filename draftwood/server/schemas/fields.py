@@ -25,7 +25,10 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     model: Annotated[str | None, Meta(description="a served name; may be left out")] = None
     n: Annotated[
         int | None,
-        Meta(description="choices of each prompt, 1 to 128; choice i is sampled with `seed` + i"),
+        Meta(
+            description="choices of each prompt, 1 to 128; choice i is sampled with `seed` + i. "
+            "They share the prompt's keys and values ([below](#prompts-that-begin-alike))"
+        ),
     ] = None
     stream: Annotated[bool | None, Meta(description="server-sent events")] = None
     stream_options: Annotated[

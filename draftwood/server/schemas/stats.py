@@ -22,9 +22,11 @@ class Stats(msgspec.Struct, kw_only=True):
         Meta(description="probability from which on a node is drafted; null: not weighed"),
     ]
     prefix_queries: Annotated[
-        int, Meta(description="prompt tokens that were looked up in the prefix cache")
+        int, Meta(description="prompt tokens of the choices that began")
     ]
-    prefix_hits: Annotated[int, Meta(description="prompt tokens that were found there")]
+    prefix_hits: Annotated[
+        int, Meta(description="those of them that were cached already, for a text before or beside")
+    ]
     request_steps: Annotated[
         int, Meta(description="steps after the prompt; one of a batch counts for each request")
     ]

@@ -71,6 +71,19 @@ def test_the_next_turn_continues_the_states_of_the_last(name: str, method: str) 
     runner.detach()
 
 
+def test_without_a_cache_no_states_are_kept() -> None:
+    runner = attached("qwen3_5_text")
+    engine = Engine(runner, "ar")
+    [prompt] = texts(0, 40)
+    requests = [Request(prompt, max_new_tokens=NEW, eos=())] * 2
+    first, second = engine.generate(requests)
+    assert first.tokens == second.tokens
+    assert engine.prefix_tokens == (0, 0)
+    assert runner.recurrent is not None
+    assert not runner.recurrent._snapshots
+    runner.detach()
+
+
 def test_the_states_that_are_restored_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control."""
     runner = attached("qwen3_5_text")

@@ -141,21 +141,35 @@ class EngineThread:
             Closing: the engine stops, or its thread has died.
         """
         with self._lock:
-            if self._dead is not None:
-                raise Closing(f"the engine has stopped: {self._dead}")
-            if self._closing:
-                raise Closing("the server is stopping: it takes no new requests")
-            if self.most is not None and len(self._held) + len(requests) > self.most:
-                raise Busy(
-                    f"{len(self._held)} requests are running or waiting, and at most {self.most} "
-                    "may be: try again later"
-                )
+            self.check_room(len(requests))
             tickets = tuple(itertools.islice(self._tickets, len(requests)))
             for index, ticket in enumerate(tickets):
                 self._held[ticket] = _Held(index, callback)
         # In one order, so that no step comes between them: they may share a prompt.
         self._inbox.put(partial(self._add_all, tickets, requests))
         return tickets
+
+    def check_room(self, count: int, beside: int = 0) -> None:
+        """Refuse so many requests if :meth:`submit` would do so now.
+
+        Args:
+            count: of the requests.
+            beside: requests that will be handed over before them.
+
+        Raises:
+            Busy: see :meth:`submit`.
+            Closing: likewise.
+        """
+        if self._dead is not None:
+            raise Closing(f"the engine has stopped: {self._dead}")
+        if self._closing:
+            raise Closing("the server is stopping: it takes no new requests")
+        held = len(self._held) + beside
+        if self.most is not None and held + count > self.most:
+            raise Busy(
+                f"{held} requests are running or waiting, and at most {self.most} may be: try "
+                "again later"
+            )
 
     def cancel(self, ticket: int) -> None:
         """End a request soon, with reason ``"cancelled"``; nothing happens if it has ended."""

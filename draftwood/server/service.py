@@ -19,6 +19,7 @@ from draftwood.server.errors import ApiError, bad_request
 from draftwood.server.generation import Generation
 from draftwood.server.metrics import ServerMetrics
 from draftwood.server.parsing import MakeParser
+from draftwood.server.room import Room
 from draftwood.server.settings import ServeSettings
 from draftwood.server.text import TextWorker
 from draftwood.server.tools import CallForm
@@ -37,6 +38,7 @@ class Service:
         parser: how answers of chats are parsed; None: they are text alone.
         call_form: how the model writes tool calls; None: in no way that a grammar could ask for.
         created: when the server started, in seconds since 1970.
+        room: for choices that are being prepared.
         compiling: the thread on which grammars are compiled, so that prompts do not wait for them.
     """
 
@@ -44,6 +46,7 @@ class Service:
     text: TextWorker
     settings: ServeSettings
     metrics: ServerMetrics
+    room: Room
     eos: frozenset[int]
     parser: MakeParser | None = None
     call_form: CallForm | None = None
@@ -82,21 +85,7 @@ class Service:
                 code="model_not_found",
             )
 
-    def check_choices(self, count: int) -> None:
-        """Refuse a response of more choices than the server can ever hold, before any work.
-
-        Raises:
-            ApiError: there are more.
-        """
-        most = self.thread.most
-        if most is not None and count > most:
-            raise bad_request(
-                f"{count} choices were asked for, and the server holds at most {most} at once: ask "
-                "for fewer, or in several requests",
-                "n",
-            )
-
-    async def check_grammar(self, request: Request, field: str = "response_format") -> None:
+    async def check_grammar(self, request: Request, field: str) -> None:
         """Compile the grammar of a request beside the engine, which then finds it compiled.
 
         Args:
@@ -157,7 +146,7 @@ def started(
     metrics = ServerMetrics(settings.metrics_names, settings.names[0])
     text = TextWorker(engine.tokenizer, template, engine.target.info.vocab_size)
     thread = EngineThread(engine, most=most, watch=metrics.watch)
-    return Service(thread, text, settings, metrics, eos, parser, call_form)
+    return Service(thread, text, settings, metrics, Room(thread), eos, parser, call_form)
 
 
 def arrival() -> float:

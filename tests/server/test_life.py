@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -130,6 +131,57 @@ def test_a_full_queue_is_429(gated: tuple[Running, Gate]) -> None:
     gate.open.set()
     assert [each().status_code for each in waiting] == [200] * 3
     assert server.post("/v1/completions", LONG | {"max_tokens": 5}).is_success
+
+
+@contextmanager
+def held_up(server: Running, worker: str) -> Iterator[None]:
+    """Keep the thread of a server busy that makes tokens of prompts, or compiles grammars."""
+    service, end = server.service, threading.Event()
+    thread = service.text._worker if worker == "text" else service.compiling
+    thread.submit(end.wait, 30)
+    try:
+        yield
+    finally:
+        end.set()
+
+
+SHORT: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"prompt": "abc"},
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "abc"}]},
+}
+FORM: dict[str, Any] = {"max_tokens": 9, "structured_outputs": {"regex": "[a-c]{3}"}}
+
+
+@pytest.mark.parametrize("path", SHORT)
+@pytest.mark.parametrize("worker", ["text", "grammars"])
+def test_a_full_queue_is_429_before_work_is_spent(
+    gated: tuple[Running, Gate], worker: str, path: str
+) -> None:
+    pytest.importorskip("llguidance")
+    server, _ = gated
+    body = SHORT[path] | FORM
+    with held_up(server, worker):
+        waiting = [in_background(lambda: server.post(path, body)) for _ in range(3)]
+        until(lambda: server.service.room.preparing == 3)
+        assert server.service.thread.held == 0
+        found = server.post(path, body)
+        assert (found.status_code, found.json()["error"]["code"]) == (429, "queue_full")
+    assert [each().status_code for each in waiting] == [200] * 3
+    assert server.service.room.preparing == 0
+
+
+@pytest.mark.parametrize("path", SHORT)
+@pytest.mark.parametrize("worker", ["text", "grammars"])
+def test_a_client_that_leaves_early_frees_its_place(
+    gated: tuple[Running, Gate], worker: str, path: str
+) -> None:
+    pytest.importorskip("llguidance")
+    server, _ = gated
+    with held_up(server, worker):
+        with pytest.raises(httpx.TimeoutException):
+            httpx.post(f"{server.root}{path}", json=SHORT[path] | FORM, timeout=0.5)
+        until(lambda: server.service.room.preparing == 0)
+    assert server.service.thread.held == 0
 
 
 def test_a_step_that_fails_ends_its_requests_alone(gated: tuple[Running, Gate]) -> None:

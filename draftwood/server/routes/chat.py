@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from draftwood.engine.request import Request as EngineRequest
 from draftwood.server.chat_answer import ChatAnswer
 from draftwood.server.chat_template import render_chat
 from draftwood.server.errors import bad_request
@@ -14,6 +15,7 @@ from draftwood.server.parsing import AnswerParser, MakeParser, PlainAnswer
 from draftwood.server.sampling import MOST_LOGPROBS, Wanted, requests_of
 from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.service import Service, arrival
+from draftwood.server.sse import unless_disconnected
 from draftwood.server.tools import tool_grammar, tools_of
 from draftwood.server.values import check_values
 
@@ -24,7 +26,34 @@ async def chat_completions(request: Request) -> Response:
     service: Service = request.app.state.service
     body = await service.body(request, ChatRequest)
     tools = _checked(body, service)
-    service.check_choices(body.value("n", 1))
+    with service.room.of(body.value("n", 1)):
+        owner = request.state.owner
+        found = await unless_disconnected(request, _prepared(body, service, tools, owner))
+    generation = service.generate(found.requests, arrived)
+    number = request.state.request_id
+    answer = ChatAnswer(service, body, generation, number, len(found.requests[0].ids))
+    answer.parsers = found.parsers
+    return await answer.response(request)
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    text: str
+    ids: Sequence[int]
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """The engine's requests, one for each choice, and what parses their answers."""
+
+    requests: Sequence[EngineRequest]
+    parsers: Sequence[AnswerParser]
+
+
+async def _prepared(
+    body: ChatRequest, service: Service, tools: Sequence[dict[str, Any]], owner: str
+) -> _Prepared:
+    """Tokenize the conversation and compile the grammar."""
     prompt = await service.text.run(_prompt, body, service, tools)
     maximum = body.max_completion_tokens
     make = service.parser if body.value("skip_special_tokens", default=True) else None
@@ -36,22 +65,9 @@ async def chat_completions(request: Request) -> Response:
         parses=make is not None,
         grammar=tool_grammar(body, tools, service.call_form, prompt.text),
     )
-    requests = requests_of(
-        body, [prompt.ids], wanted, service.settings, service.eos, request.state.owner
-    )
+    requests = requests_of(body, [prompt.ids], wanted, service.settings, service.eos, owner)
     await service.check_grammar(requests[0], "tools" if wanted.grammar else "response_format")
-    parsers = [_parser(make, prompt, tools) for _ in requests]
-    generation = service.generate(requests, arrived)
-    number = request.state.request_id
-    answer = ChatAnswer(service, body, generation, number, len(prompt.ids))
-    answer.parsers = parsers
-    return await answer.response(request)
-
-
-@dataclass(frozen=True)
-class _Prompt:
-    text: str
-    ids: Sequence[int]
+    return _Prepared(requests, [_parser(make, prompt, tools) for _ in requests])
 
 
 def _parser(

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from draftwood.engine.logprobs import TokenLogprob
 from draftwood.engine.request import Delta
+from draftwood.engine.request import Request as EngineRequest
 from draftwood.server.answer import Answer
 from draftwood.server.errors import bad_request, refused
 from draftwood.server.logprobs import text_logprobs
@@ -23,6 +24,7 @@ from draftwood.server.schemas.answers import (
 )
 from draftwood.server.schemas.completion import CompletionRequest
 from draftwood.server.service import Service, arrival
+from draftwood.server.sse import unless_disconnected
 from draftwood.server.values import check_values
 
 _MAX_TOKENS = 16
@@ -35,15 +37,12 @@ async def completions(request: Request) -> Response:
     service: Service = request.app.state.service
     body = await service.body(request, CompletionRequest)
     _check(body)
-    service.check_choices(len(_listed(body)) * body.value("n", 1))
-    prompts = await service.text.run(_prompts, body, service)
-    wanted = Wanted(body.max_tokens, _MAX_TOKENS, body.logprobs, "prompt")
-    ids = [each.ids for each in prompts]
-    requests = requests_of(body, ids, wanted, service.settings, service.eos, request.state.owner)
-    await service.check_grammar(requests[0])
+    with service.room.of(len(_listed(body)) * body.value("n", 1)):
+        owner = request.state.owner
+        prompts, requests = await unless_disconnected(request, _prepared(body, service, owner))
     generation = service.generate(requests, arrived)
     number = request.state.request_id
-    answer = TextAnswer(service, body, generation, number, sum(map(len, ids)))
+    answer = TextAnswer(service, body, generation, number, sum(len(each.ids) for each in prompts))
     answer.choices = [_Choice(each.echoed) for each in prompts for _ in range(body.value("n", 1))]
     return await answer.response(request)
 
@@ -54,6 +53,18 @@ class _Prompt:
 
     ids: Sequence[int]
     echoed: str
+
+
+async def _prepared(
+    body: CompletionRequest, service: Service, owner: str
+) -> tuple[list[_Prompt], list[EngineRequest]]:
+    """Tokenize the prompts and compile the grammar; a request for each choice of each prompt."""
+    prompts = await service.text.run(_prompts, body, service)
+    wanted = Wanted(body.max_tokens, _MAX_TOKENS, body.logprobs, "prompt")
+    ids = [each.ids for each in prompts]
+    requests = requests_of(body, ids, wanted, service.settings, service.eos, owner)
+    await service.check_grammar(requests[0], "response_format")
+    return prompts, requests
 
 
 def _check(body: CompletionRequest) -> None:

@@ -13,6 +13,7 @@ from draftwood.server.schemas.tokens import (
     TokenizeResponse,
 )
 from draftwood.server.service import Service
+from draftwood.server.sse import unless_disconnected
 
 
 async def tokenize(request: Request) -> Response:
@@ -21,7 +22,7 @@ async def tokenize(request: Request) -> Response:
     body = await service.body(request, TokenizeRequest)
     if (body.prompt is None) == (body.messages is None):
         raise bad_request("give either prompt or messages", "prompt")
-    return json(await service.text.run(_tokenized, service, body))
+    return json(await unless_disconnected(request, service.text.run(_tokenized, service, body)))
 
 
 async def detokenize(request: Request) -> Response:
@@ -29,7 +30,8 @@ async def detokenize(request: Request) -> Response:
     service: Service = request.app.state.service
     body = await service.body(request, DetokenizeRequest)
     check_ids(body.tokens, service.text.vocabulary, "tokens")
-    return json(DetokenizeResponse(await service.text.run(service.text.decode, body.tokens)))
+    work = service.text.run(service.text.decode, body.tokens)
+    return json(DetokenizeResponse(await unless_disconnected(request, work)))
 
 
 def check_ids(ids: list[int], vocabulary: int, field: str) -> None:

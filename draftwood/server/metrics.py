@@ -65,10 +65,16 @@ GAUGES = {
 
 HTTP = "http_requests"
 HTTP_TEXT = (
-    "Responses by `handler` (path of the route), `method` and `status` (2xx, 4xx, 5xx), those of "
-    "refused requests included."
+    "Responses by `handler` (path of the route), `method` (`OTHER`: none of HTTP's) and `status` "
+    "(2xx, 4xx, 5xx), those of refused requests included."
 )
 """As vLLM's, the name has no prefix, and the metric no label `model_name`."""
+
+_METHODS = frozenset(
+    ("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE")
+)
+_OTHER_METHOD = "OTHER"
+"""Any other word: a client may make up as many as it likes, and each would be kept."""
 
 _LABELS = {
     "request_success": "finished_reason",
@@ -135,6 +141,7 @@ class ServerMetrics:
             method: of the request.
             status: of the response.
         """
+        method = method if method in _METHODS else _OTHER_METHOD
         self._responses.labels(handler, method, f"{status // 100}xx").inc()
 
     def begun(self, prompt_tokens: int, seconds: float) -> None:

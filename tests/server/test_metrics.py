@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from draftwood.server.metrics import COUNTERS, GAUGES, HISTOGRAMS, HTTP
@@ -67,6 +68,8 @@ def test_refused_requests_are_counted_by_route_and_status() -> None:
         server.post("/v1/completions", {"prompt": "ab"})
         server.get("/v1/models/other", headers=keyed)
         server.get("/nowhere", headers=keyed)
+        for word in ("BREW", "PROPFIND"):
+            httpx.request(word, f"{server.root}/nowhere", headers=keyed)
         found = {k: v for k, v in samples(server).items() if k.startswith(HTTP)}
     assert found == {
         "http_requests_total{/health,GET,2xx}": 1,
@@ -75,6 +78,7 @@ def test_refused_requests_are_counted_by_route_and_status() -> None:
         "http_requests_total{none,POST,4xx}": 1,
         "http_requests_total{/v1/models/{name:path},GET,4xx}": 1,
         "http_requests_total{none,GET,4xx}": 1,
+        "http_requests_total{none,OTHER,4xx}": 2,
     }
 
 

@@ -13,6 +13,7 @@ from draftwood.server.counted import Counted
 from draftwood.server.errors import ApiError, on_api_error, on_http_error
 from draftwood.server.routes import chat, completions, page, tokens, watching
 from draftwood.server.service import Service
+from draftwood.server.unexpected import Unexpected
 
 ROUTES = (
     Route("/", page.index),
@@ -38,13 +39,13 @@ def application(service: Service) -> Starlette:
         middleware=[
             Middleware(Counted, count=service.metrics.answered, paths=paths),
             Middleware(Access, api_keys=service.settings.api_keys),
+            Middleware(Unexpected),
         ],
         exception_handlers={
             HTTPException: on_http_error,
             ClientDisconnect: _on_disconnect,
             ApiError: on_api_error,
             DraftwoodError: on_api_error,
-            Exception: on_api_error,
         },
     )
     app.state.service = service

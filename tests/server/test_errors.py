@@ -133,7 +133,16 @@ def test_an_error_inside_the_server_is_the_servers(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("a defect")
 
+    def counted() -> float:
+        name = 'http_requests_total{handler="/v1/completions",method="POST",status="5xx"} '
+        lines = server.get("/metrics").text.splitlines()
+        return sum(float(line[len(name) :]) for line in lines if line.startswith(name))
+
+    before = counted()
     monkeypatch.setattr("draftwood.server.routes.completions.requests_of", broken)
-    found: httpx.Response = server.post("/v1/completions", {"prompt": "a"})
+    headers = {"X-Request-Id": "mine-8"}
+    found: httpx.Response = server.post("/v1/completions", {"prompt": "a"}, headers=headers)
     assert found.status_code == 500
     assert found.json()["error"]["type"] == "server_error"
+    assert found.headers["x-request-id"] == "mine-8"
+    assert counted() == before + 1

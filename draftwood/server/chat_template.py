@@ -11,6 +11,7 @@ from draftwood.server.text import TextWorker
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _VARIABLES = ("reasoning_effort", "verbosity")
+_OTHER_PARTS = ("image_url", "input_audio", "video_url", "file")
 
 
 def render_chat(body: ChatRequest, text: TextWorker, tools: Sequence[Mapping[str, Any]]) -> str:
@@ -86,9 +87,12 @@ def _message(message: Message, place: int, text: TextWorker) -> dict[str, Any]:
 def _content(content: str | Sequence[Part] | None, where: str) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    for part in content:
+    for i, part in enumerate(content):
         if part.type != "text" or part.text is None:
             raise refused(f"{where}.content of type {part.type!r}", "the server reads text parts")
+        for name in _OTHER_PARTS:
+            if getattr(part, name) is not None:
+                raise refused(f"{where}.content[{i}].{name}", "the server reads text parts")
     return "\n".join(part.text or "" for part in content)
 
 

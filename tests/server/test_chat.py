@@ -180,6 +180,23 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "messages[0].content of type 'image_url'",
         "text parts",
     ),
+    *(
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", name: {}}]}]},
+            f"messages[0].content[0].{name}",
+            "text parts",
+        )
+        for name in ("image_url", "input_audio", "video_url", "file")
+    ),
+    (
+        {
+            "messages": [
+                {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": ""}}]}
+            ]
+        },
+        "messages[0].tool_calls",
+        "does not read them",
+    ),
     ({"top_k": 2, "temperature": -1}, "temperature", "temperature must be"),
     ({"max_tokens": 0}, "max_tokens", "at least 1"),
     ({"min_tokens": 9, "max_tokens": 5}, "min_tokens", "0 to 5"),
@@ -205,6 +222,17 @@ def test_what_cannot_be_honoured_is_refused_by_name(
     assert error["type"] == "invalid_request_error"
     assert words in error["message"]
     assert field in (error["param"] or error["message"])
+
+
+def test_a_message_may_have_what_its_template_leaves_out(server: Running) -> None:
+    plain = {"role": "tool", "content": "abc"}
+    more = {"name": "f", "tool_call_id": "call-1", "reasoning_content": "so"}
+    parts = [{"type": "text", "text": "abc", "image_url": None}]
+    ids = [
+        server.post("/tokenize", {"messages": [message]}).json()["tokens"]
+        for message in (plain, plain | more, plain | {"content": parts})
+    ]
+    assert ids[0] == ids[1] == ids[2]
 
 
 def test_openais_client_raises_its_own_errors(server: Running) -> None:

@@ -33,6 +33,9 @@ class ToolCall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     index: int | None = None
 
 
+_GIVEN = "given to the chat template; many leave it out of the text"
+
+
 class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A message of the conversation."""
 
@@ -47,13 +50,16 @@ class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         str | list[Part] | None,
         Meta(description="text, or text parts, which are joined by line breaks"),
     ] = None
-    name: Annotated[str | None, Meta(description="given to the chat template")] = None
-    reasoning_content: Annotated[str | None, Meta(description="given to the chat template")] = None
+    name: Annotated[str | None, Meta(description=_GIVEN)] = None
+    reasoning_content: Annotated[str | None, Meta(description=_GIVEN)] = None
     tool_calls: Annotated[
         list[ToolCall] | None,
-        Meta(description="given to the chat template, arguments as an object"),
+        Meta(
+            description="given to the chat template, arguments as an object; refused if it does "
+            "not read them"
+        ),
     ] = None
-    tool_call_id: Annotated[str | None, Meta(description="given to the chat template")] = None
+    tool_call_id: Annotated[str | None, Meta(description=_GIVEN)] = None
     refusal: Annotated[str | None, Meta(description="null only")] = None
     audio: Annotated[Any, Meta(description="null only")] = None
     annotations: Annotated[list[Any] | None, Meta(description="null or empty only")] = None

@@ -40,6 +40,12 @@ def grammar_of(body: SamplingFields) -> Grammar | None:
     return grammar
 
 
+def grammar_field(body: SamplingFields) -> str:
+    """The field that the grammar of :func:`grammar_of` comes from."""
+    # Beside it, response_format can only ask for text.
+    return "response_format" if body.structured_outputs is None else "structured_outputs"
+
+
 def _made(name: str, make: Callable[[Any], Grammar | None], value: Any) -> Grammar | None:
     if not isinstance(value, Mapping):
         raise bad_request(f"{name} is {type(value).__name__}: give an object", name)

@@ -85,7 +85,12 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"structured_outputs": {}}, "structured_outputs", "0 forms"),
     ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "2 forms"),
-    ({"structured_outputs": {"regex": "("}}, "response_format", "regex"),
+    ({"structured_outputs": {"regex": "("}}, "structured_outputs", "regex"),
+    (
+        {"structured_outputs": {"regex": "("}, "response_format": {"type": "text"}},
+        "structured_outputs",
+        "regex",
+    ),
     ({"structured_outputs": {"choice": []}}, "structured_outputs", "options"),
     ({"structured_outputs": {"json_object": False}}, "structured_outputs", "give true"),
     (
@@ -101,10 +106,15 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 def test_what_is_wrong_is_said(
     server: Running, fields: dict[str, Any], param: str, says: str
 ) -> None:
-    status, found = chat(server, **fields)
-    assert status == 400
-    assert found["error"]["param"] == param
-    assert says in found["error"]["message"]
+    for path, asked in (
+        ("/v1/chat/completions", {"messages": MESSAGES}),
+        ("/v1/completions", {"prompt": "abc"}),
+    ):
+        response = server.post(path, {"max_tokens": 80, **asked, **fields})
+        assert response.status_code == 400
+        error = response.json()["error"]
+        assert error["param"] == param
+        assert says in error["message"]
 
 
 def nested(depth: int) -> dict[str, Any]:

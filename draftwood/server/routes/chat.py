@@ -16,6 +16,7 @@ from draftwood.server.sampling import MOST_LOGPROBS, Wanted, requests_of
 from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.service import Service, arrival
 from draftwood.server.sse import unless_disconnected
+from draftwood.server.structured import grammar_field
 from draftwood.server.tools import tool_grammar, tools_of
 from draftwood.server.values import check_values
 
@@ -66,7 +67,7 @@ async def _prepared(
         grammar=tool_grammar(body, tools, service.call_form, prompt.text),
     )
     requests = requests_of(body, [prompt.ids], wanted, service.settings, service.eos, owner)
-    await service.check_grammar(requests[0], "tools" if wanted.grammar else "response_format")
+    await service.check_grammar(requests[0], "tools" if wanted.grammar else grammar_field(body))
     return _Prepared(requests, [_parser(make, prompt, tools) for _ in requests])
 
 

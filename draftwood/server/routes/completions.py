@@ -25,6 +25,7 @@ from draftwood.server.schemas.answers import (
 from draftwood.server.schemas.completion import CompletionRequest
 from draftwood.server.service import Service, arrival
 from draftwood.server.sse import unless_disconnected
+from draftwood.server.structured import grammar_field
 from draftwood.server.values import check_values
 
 _MAX_TOKENS = 16
@@ -63,7 +64,7 @@ async def _prepared(
     wanted = Wanted(body.max_tokens, _MAX_TOKENS, body.logprobs, "prompt")
     ids = [each.ids for each in prompts]
     requests = requests_of(body, ids, wanted, service.settings, service.eos, owner)
-    await service.check_grammar(requests[0], "response_format")
+    await service.check_grammar(requests[0], grammar_field(body))
     return prompts, requests
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
+from draftwood.sampling.sampler import SamplingParams
 from tests.factories.running_server import EOS, Running
 
 MESSAGES: list[Any] = [
@@ -36,6 +37,19 @@ def test_an_answer(server: Running, plain: Engine) -> None:
     assert found.usage.prompt_tokens == len(PROMPT)
     assert found.id.startswith("chatcmpl-")
     assert found.object == "chat.completion"
+
+
+def test_choices_are_sampled_with_consecutive_seeds(server: Running, plain: Engine) -> None:
+    found = server.client().chat.completions.create(
+        model="tiny", messages=MESSAGES, max_tokens=24, n=3, temperature=1.5, seed=11
+    )
+    requests = [Request(PROMPT, 24, SamplingParams(1.5, seed=11 + i), eos=EOS) for i in range(3)]
+    expected = [each.text for each in plain.generate(requests)]
+    assert [choice.index for choice in found.choices] == [0, 1, 2]
+    assert [choice.message.content for choice in found.choices] == expected
+    assert len(set(expected)) == 3
+    assert found.usage is not None
+    assert found.usage.prompt_tokens == len(PROMPT)
 
 
 def test_a_stream_has_the_same_text_and_one_end(server: Running, plain: Engine) -> None:

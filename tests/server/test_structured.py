@@ -3,10 +3,12 @@
 import json
 import threading
 import time
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
+import openai
 import pytest
+from pydantic import BaseModel
 
 from draftwood.grammars.backends.llguidance import LlguidanceCompiler
 from draftwood.grammars.grammar import Grammar
@@ -47,6 +49,43 @@ def test_json_of_a_schema(server: Running, temperature: float) -> None:
         assert found["name"] in ("ab", "abc")
         assert found["size"] <= 9
         assert answer == text(server, structured_outputs={"json": SCHEMA}, **fields)
+
+
+def test_openais_client_asks_for_json_of_a_schema(server: Running) -> None:
+    client = server.client()
+    ask: dict[str, Any] = {"model": "tiny", "messages": MESSAGES, "max_tokens": 80, "seed": 3}
+    ask["response_format"] = {
+        "type": "json_schema",
+        "json_schema": {"name": "thing", "schema": SCHEMA, "strict": True},
+    }
+    whole = client.chat.completions.create(**ask).choices[0]
+    assert whole.finish_reason == "stop"
+    found = json.loads(whole.message.content or "")
+    assert found["name"] in ("ab", "abc")
+    assert found["size"] <= 9
+    chunks = client.chat.completions.create(**ask, stream=True)
+    streamed = [choice.delta.content or "" for chunk in chunks for choice in chunk.choices]
+    assert "".join(streamed) == whole.message.content
+    wrong = {"name": "thing", "schema": {"type": "king"}}
+    ask["response_format"] = {"type": "json_schema", "json_schema": wrong}
+    with pytest.raises(openai.BadRequestError, match="king"):
+        client.chat.completions.create(**ask)
+
+
+class Thing(BaseModel):
+    """A schema as programs write it."""
+
+    name: Literal["ab", "abc"]
+    size: bool
+
+
+def test_openais_client_parses_an_answer(server: Running) -> None:
+    found = server.client().chat.completions.parse(
+        model="tiny", messages=MESSAGES, max_tokens=80, seed=3, response_format=Thing
+    )
+    parsed = found.choices[0].message.parsed
+    assert isinstance(parsed, Thing)
+    assert parsed.name in ("ab", "abc")
 
 
 def test_the_choices_of_one_prompt(server: Running) -> None:

@@ -3,8 +3,8 @@
     pip install 'draftwood[serve]' 'ray[serve]'
     serve run examples.ray_serve:app
 
-Ray Serve sends each request to the replica with the fewest running ones. The memory and the prefix
-cache are each replica's own.
+Ray Serve sends each request to the replica with the fewest running ones. The memory and the cached
+prompts are each replica's own.
 """
 
 import os
@@ -19,30 +19,20 @@ REQUESTS = 8
 
 
 def application():
-    """The API of one replica, made in the replica's own process."""
+    """The API of one replica, made in the replica's own process.
+
+    Its engine stops when the lifespan of the application ends.
+    """
     import torch
 
     torch.set_num_threads(THREADS)
 
-    from draftwood import Engine
+    import draftwood
     from draftwood.server.app import application
-    from draftwood.server.parsing import parser_maker, response_template
-    from draftwood.server.service import started
-    from draftwood.server.settings import ServeSettings
-    from draftwood.server.tools import call_form
+    from draftwood.server.loaded import service_of
 
-    engine = Engine.load(MODEL, "auto", max_batch=REQUESTS)
-    model, tokenizer, info = engine.target.model, engine.tokenizer, engine.target.info
-    settings = ServeSettings((MODEL,), MODEL, info.context_limit)
-    service = started(
-        engine,
-        settings,
-        most=2 * REQUESTS,
-        parser=parser_maker(tokenizer, model),
-        call_form=call_form(response_template(tokenizer, model)),
-        eos=info.eos,
-    )
-    return application(service)
+    loaded = draftwood.load(MODEL)
+    return application(service_of(loaded, max_batch=REQUESTS, max_queue=REQUESTS))
 
 
 @serve.deployment(

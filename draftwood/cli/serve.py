@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -17,7 +17,6 @@ from draftwood.errors import DraftwoodError, need
 from draftwood.files import reason
 
 if TYPE_CHECKING:
-    from draftwood.engine.engine import Engine
     from draftwood.server.service import Service
     from draftwood.server.settings import Names
 
@@ -117,7 +116,7 @@ def serve(
     prefix_cache: str | None,
     max_model_len: int | None,
     max_body: int,
-    sampling_defaults: str,
+    sampling_defaults: Literal["model", "openai"],
     metrics_names: Names,
     access_log: bool,
     name: str,
@@ -135,47 +134,28 @@ def serve(
         raise DraftwoodError("--api-key is empty, so that everybody could ask: give a key")
     keys = tuple(filter(None, api_keys or (os.environ.get(KEY_VARIABLE, ""),)))
 
-    from draftwood.engine.engine import Engine
     from draftwood.engine.memory import memory_bytes
-    from draftwood.server.parsing import parser_maker, response_template
+    from draftwood.server.loaded import service_of
     from draftwood.server.run import Server, bound_socket, url_of
     from draftwood.server.run import serve as run
-    from draftwood.server.service import started
-    from draftwood.server.settings import ServeSettings, model_defaults
-    from draftwood.server.tools import call_form
 
     memory_bytes(memory)
     memory_bytes(prefix_cache, "prefix_cache")
     with closing(bound_socket(host, port)) as bound:  # before the model is loaded
-        loaded = model.load({name: chosen})
-        engine = Engine(
-            loaded.model,
+        service = service_of(
+            model.load({name: chosen}),
             chosen,
-            loaded.tokenizer,
+            names=names,
+            template=template,
+            api_keys=keys,
             max_batch=max_batch,
+            max_queue=max_queue,
             memory=memory,
             prefix_cache=prefix_cache,
-        )
-        of_model = sampling_defaults == "model"
-        sampling, max_tokens = model_defaults(loaded.model.generation_config if of_model else None)
-        settings = ServeSettings(
-            names=names or (model.name,),
-            root=model.name,
-            context=_context(engine, max_model_len),
+            max_model_len=max_model_len,
             max_body=max_body,
-            api_keys=keys,
+            sampling_defaults=sampling_defaults,
             metrics_names=metrics_names,
-            sampling=sampling,
-            max_tokens=max_tokens,
-        )
-        service = started(
-            engine,
-            settings,
-            most=max_batch + max_queue,
-            template=template,
-            parser=parser_maker(loaded.tokenizer, loaded.model),
-            call_form=call_form(response_template(loaded.tokenizer, loaded.model)),
-            eos=loaded.eos,
         )
 
         def announce() -> None:
@@ -199,14 +179,6 @@ def _lines(service: Service, url: str) -> Iterator[str]:
         yield engine.note
     if service.text.template is None:
         yield "The model has no chat template: chats are refused (--chat-template FILE)."
-
-
-def _context(engine: Engine, given: int | None) -> int:
-    """Most tokens of a prompt and its answer."""
-    own = engine.target.info.context_limit
-    if given is not None and given > own:
-        raise DraftwoodError(f"--max-model-len {given}: the model's context holds {own}")
-    return own if given is None else given
 
 
 def _read(path: Path) -> str:

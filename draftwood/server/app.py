@@ -1,5 +1,8 @@
 """The ASGI application: its routes, and what is around them."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -32,10 +35,20 @@ ROUTES = (
 
 
 def application(service: Service) -> Starlette:
-    """The application that serves a model."""
+    """The application that serves a model.
+
+    The service is closed as the application's lifespan ends, for servers that run it.
+    """
     paths = {route.endpoint: route.path for route in ROUTES}
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        yield
+        service.close()
+
     app = Starlette(
         routes=ROUTES,
+        lifespan=lifespan,
         middleware=[
             Middleware(Counted, count=service.metrics.answered, paths=paths),
             Middleware(Access, api_keys=service.settings.api_keys),

@@ -1,6 +1,7 @@
 """Every example runs with the embedded model and prints what it is to show."""
 
 import ast
+import asyncio
 import re
 import runpy
 import sys
@@ -10,9 +11,12 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
+import torch
 from transformers import LlamaForCausalLM
 
 from draftwood import CustomGenerate, Engine
@@ -46,6 +50,7 @@ OTHERS = {
 }
 """Scripts that have a test of their own below."""
 NOT_RUN = {"ray_serve.py", "kubernetes.yaml"}
+"""What needs something else; the application of the first is run below without Ray."""
 
 
 @pytest.fixture
@@ -242,3 +247,39 @@ def test_a_client_streams_from_the_server(ran: Ran) -> None:
         for tokens, chunks in re.findall(r"(\d+) tokens in (\d+) chunks", out)
     )
     assert drafted > plain
+
+
+def test_a_replica_behind_ray_serves_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for Ray, which gets a function that makes the application."""
+    pytest.importorskip("starlette")
+    made: list[Callable[[], Any]] = []
+
+    class Serve(ModuleType):
+        def ingress(self, application: Callable[[], Any]) -> Callable[[Any], Any]:
+            made.append(application)
+            return lambda replica: replica
+
+        def deployment(self, **settings: Any) -> Callable[[Any], Any]:
+            assert settings["max_ongoing_requests"] == 16
+            return lambda replica: SimpleNamespace(bind=replica)
+
+    ray: Any = ModuleType("ray")
+    ray.serve = Serve("ray.serve")
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setenv("DRAFTWOOD_THREADS", str(torch.get_num_threads()))
+    runpy.run_path(str(EXAMPLES / "ray_serve.py"))
+    app = made[0]()
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://replica") as client,
+        ):
+            body = {"prompt": "def f(", "max_tokens": 4}
+            return await client.post("/v1/completions", json=body, timeout=60)
+
+    found = asyncio.run(ask()).json()
+    assert found["model"] == "embedded"
+    assert found["usage"]["completion_tokens"] <= 4
+    assert not app.state.service.thread.alive

@@ -1,7 +1,10 @@
 """The memory offers what followed the end of a text in other texts, and counts it."""
 
 import json
+import os
+import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import torch
 from draftwood.drafters._texts import encoded_files
 from draftwood.drafters.memory.drafter import Memory
 from draftwood.drafters.memory.journal import Journal
+from draftwood.drafters.memory.keeper import Keeper, _thread
 from draftwood.drafters.memory.namespaces import GIVEN, Namespaces
 from draftwood.drafters.memory.store import LENGTHS, MEASURED, TextStore
 from draftwood.engine.engine import Engine
@@ -207,6 +211,11 @@ def opened(path: Path, size: int = 100_000, vocabulary: str = "v") -> tuple[Name
     return memory, journal
 
 
+def wait() -> None:
+    """Until the files are written."""
+    _thread(os.getpid()).submit(int).result()
+
+
 def written(path: Path) -> list[list[int]]:
     memory, journal = opened(path)
     texts = [text(seed, 200, vocabulary=13) for seed in range(3)]
@@ -237,6 +246,49 @@ def test_half_a_line_is_left_out(tmp_path: Path) -> None:
     assert "other" not in memory.stores
     journal.write(memory.add(texts[2], "other"), "other")
     assert opened(path)[0].continuations(texts[2][:100], "other", most=1, tokens=9)
+
+
+def texts_in(path: Path) -> list[tuple[str, list[int]]]:
+    _, *lines = map(json.loads, path.read_bytes().splitlines())
+    return [(line["namespace"], line["tokens"]) for line in lines]
+
+
+def test_a_file_is_written_anew_while_texts_are_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    memory = Namespaces(1000)
+    keeper = Keeper(Journal(str(path), "v", 5000), memory)
+    memory.add(text(99, 100, vocabulary=5000), GIVEN)
+    lengths = []
+    for seed in range(60):
+        namespace = "one" if seed % 3 else ""
+        keeper.add(memory.add(text(seed, 100, vocabulary=5000), namespace), namespace)
+        wait()
+        found = texts_in(path)
+        lengths.append(sum(len(tokens) for _, tokens in found))
+        assert lengths[-1] <= 2 * 1000
+        # In the order of their use, so that who reads them forgets the oldest ones.
+        own = [(name, piece.tolist()) for name, piece in memory.pieces()]
+        assert own == found[-len(own) :]
+    assert sum(after < before for before, after in pairwise(lengths)) > 2
+    assert len(path.read_bytes()) > 3000, "the file is no empty one"
+
+
+def test_a_new_file_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "memory"
+    memory, journal = opened(path)
+    journal.write(memory.add(text(0, 100, vocabulary=13)), "")
+    before = path.read_bytes()
+
+    def full(*given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("draftwood.files.os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        journal.replace(memory.pieces())
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["memory"]
 
 
 def test_a_long_file_is_written_anew(tmp_path: Path) -> None:
@@ -371,12 +423,43 @@ def test_requests_go_on_if_the_file_cannot_be_written(
     target = MarkovTarget(vocab_size=200, sharpness=3.0)
     named = method("pld:context=memory", context__file=str(tmp_path / "memory"))
     engine = Engine(target, named, host=FakeHost(target.info))
-    first, second = (engine.generate([Request(range(8), 60, eos=())])[0] for _ in range(2))
-    assert first.tokens == second.tokens
+    first, second, other = (
+        engine.generate([Request(range(begin, begin + 8), 60, eos=())])[0] for begin in (0, 0, 9)
+    )
+    assert first.tokens == second.tokens != other.tokens
     assert second.tally.accepted > 40
+    wait()
     assert [record.getMessage() for record in caplog.records] == [
         "the memory is not kept in its file any more: No space left on device: memory"
     ]
+
+
+def test_no_request_waits_for_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "memory"
+    target = MarkovTarget(vocab_size=200, sharpness=3.0)
+    named = method("pld:context=memory", context__file=str(path))
+    engine = Engine(target, named, host=FakeHost(target.info))
+    about, disk = path.read_bytes(), threading.Event()
+    write = Journal.write
+
+    def slow(*given: Any) -> None:
+        assert disk.wait(30)
+        write(*given)
+
+    monkeypatch.setattr(Journal, "write", slow)
+    requests = [Request(range(begin, begin + 8), 60, eos=()) for begin in (0, 9, 18)]
+    first = [engine.generate([request])[0] for request in requests]
+    again = engine.generate([requests[0]])[0]
+    assert again.tally.accepted > 40, "it is remembered before it is written"
+    assert path.read_bytes() == about
+    disk.set()
+    # Who reads the file waits for what was to be written before.
+    another = Engine(target, named, host=FakeHost(target.info))
+    assert another.generate([requests[0]])[0].tally.accepted > 40
+    lines = path.read_bytes().splitlines()[1:]
+    beginnings = [json.loads(line)["tokens"][:8] for line in lines]
+    assert beginnings == [list(request.prompt) for request in requests], "in order"
+    assert len(first) == 3
 
 
 def test_given_texts_need_a_tokenizer(tmp_path: Path) -> None:

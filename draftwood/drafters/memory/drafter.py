@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from typing import ClassVar
 
 from draftwood.drafters._texts import encoded_files
 from draftwood.drafters.memory.journal import Journal
+from draftwood.drafters.memory.keeper import Keeper
 from draftwood.drafters.memory.namespaces import GIVEN, Namespaces
 from draftwood.drafters.memory.store import MEASURED
-from draftwood.files import reason
 from draftwood.protocols import (
     Continuation,
     Drafter,
@@ -24,8 +23,6 @@ from draftwood.protocols import (
     Prefill,
     setting,
 )
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -64,13 +61,13 @@ class Memory(DrafterSpec):
                 is of another vocabulary.
         """
         memory = Namespaces(self.size)
-        journal = None
+        keeper = None
         if self.file:
             journal = Journal(self.file, host.vocabulary, host.info.vocab_size)
-            journal.read(memory)
+            keeper = Keeper(journal, memory)
         for tokens in encoded_files(self.text, host.encode):
             memory.add(tokens, GIVEN)
-        return MemoryDrafter(self, memory, journal)
+        return MemoryDrafter(self, memory, keeper)
 
 
 class MemoryDrafter(Drafter):
@@ -86,10 +83,10 @@ class MemoryDrafter(Drafter):
     * ``agreeing``: lengths whose latest occurrence has this first token.
     """
 
-    def __init__(self, settings: Memory, memory: Namespaces, journal: Journal | None) -> None:
+    def __init__(self, settings: Memory, memory: Namespaces, keeper: Keeper | None) -> None:
         self._settings = settings
         self._memory = memory
-        self._journal = journal
+        self._keeper = keeper
         self._texts: dict[int, tuple[str, array[int]]] = {}
 
     def begin(self, slot: int, prefill: Prefill) -> None:
@@ -119,14 +116,8 @@ class MemoryDrafter(Drafter):
             return
         namespace, text = found
         added = self._memory.add(text, namespace)
-        if self._journal is None:
-            return
-        try:
-            self._journal.write(added, namespace)
-        except OSError as error:
-            # Requests go on without it.
-            logger.warning("the memory is not kept in its file any more: %s", reason(error))
-            self._journal = None
+        if self._keeper is not None:
+            self._keeper.add(added, namespace)
 
 
 PART = Memory

@@ -1,7 +1,7 @@
 """The file that keeps a memory: a line of JSON about the vocabulary, then one for each text.
 
-A text is written when it is added, and its line is on the disk before the next one. So an end of
-the process loses nothing, and half a line at the end of the file is left out.
+A text's line is on the disk before the next one is written. Half a line at the end of the file is
+left out.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from draftwood.drafters.memory.namespaces import GIVEN, Namespaces
+from draftwood.drafters.memory.namespaces import Namespaces
 from draftwood.errors import DraftwoodError
 from draftwood.files import Count, append, check_writable, decode, encode, write_bytes
 
 _FORMAT = "draftwood memory 1"
-_LONGEST = 4
-"""A file with so many times the tokens that are remembered is written anew when it is read."""
+LONGEST = 2
+"""A file with more than so many times the tokens that are remembered is written anew."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,19 @@ class Journal:
         self.path = Path(path)
         self._about = _About(_FORMAT, vocabulary, vocab_size)
 
-    def read(self, memory: Namespaces) -> None:
+    def read(self, memory: Namespaces) -> int:
         """Remember the texts of the file, and make one if there is none.
+
+        Returns:
+            The tokens that the file has then.
 
         Raises:
             DraftwoodError: it cannot be written, is no such file, or is of another vocabulary.
         """
         check_writable(self.path)
         if not self.path.exists():
-            write_bytes(self.path, _line(encode(self._about)))
-            return
+            self.replace([])
+            return 0
         lines = self.path.read_bytes().splitlines(keepends=True)
         whole = [line for line in lines if line.endswith(b"\n")]
         self._check(whole)
@@ -67,8 +71,10 @@ class Journal:
         for namespace, tokens in self._texts(whole[1:]):
             memory.add(tokens, namespace)
             total += len(tokens)
-        if len(whole) < len(lines) or total > _LONGEST * memory.most_tokens:
-            self._write_anew(memory)
+        if len(whole) < len(lines) or total > LONGEST * memory.size_of_own:
+            self.replace(memory.pieces())
+            total = memory.size_of_own
+        return total
 
     def write(self, texts: Sequence[Sequence[int]], namespace: str) -> None:
         """Write what was added to a memory, at the end of the file.
@@ -80,12 +86,14 @@ class Journal:
         if lines:
             append(self.path, b"".join(lines))
 
-    def _write_anew(self, memory: Namespaces) -> None:
-        lines = [_line(encode(self._about))]
-        for namespace, store in memory.stores.items():
-            assert namespace is not GIVEN, "the file is read before other text"
-            lines += [_text_line(namespace, piece) for piece in store.pieces()]
-        write_bytes(self.path, b"".join(lines))
+    def replace(self, texts: Sequence[tuple[str, NDArray[np.int32]]]) -> None:
+        """Write the file anew, at once, with these namespaces and texts.
+
+        Raises:
+            OSError: it cannot be written; it is as it was before.
+        """
+        lines = [_text_line(namespace, text.tolist()) for namespace, text in texts]
+        write_bytes(self.path, b"".join([_line(encode(self._about)), *lines]))
 
     def _check(self, lines: Sequence[bytes]) -> None:
         try:

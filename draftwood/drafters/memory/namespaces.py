@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
+import numpy as np
+from numpy.typing import NDArray
+
 from draftwood.drafters.memory.store import TextStore
 from draftwood.protocols import Continuation
 
@@ -68,6 +71,24 @@ class Namespaces:
     def size(self) -> int:
         """Tokens that are remembered."""
         return sum(store.size for store in self.stores.values())
+
+    @property
+    def size_of_own(self) -> int:
+        """As :attr:`size`, without the text that is everybody's."""
+        return sum(store.size for name, store in self.stores.items() if name is not GIVEN)
+
+    def pieces(self) -> list[tuple[str, NDArray[np.int32]]]:
+        """Copies of the remembered pieces with their namespaces, given text apart.
+
+        The least recently used one comes first.
+        """
+        found = [
+            (used, name, piece)
+            for name, store in self.stores.items()
+            if name is not None
+            for used, piece in zip(store.used, store.pieces(), strict=True)
+        ]
+        return [(name, piece) for _, name, piece in sorted(found, key=lambda each: each[0])]
 
     def forget(self, most_tokens: int) -> None:
         """Forget the least recently used pieces, until no more tokens are left."""

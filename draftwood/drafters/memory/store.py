@@ -98,10 +98,11 @@ class TextStore:
             self._index(np.concatenate(places))
         return [given[a:b].tolist() for a, b in pieces]
 
-    def pieces(self) -> list[Sequence[int]]:
-        """The stored pieces."""
+    def pieces(self) -> list[NDArray[np.int32]]:
+        """Copies of the stored pieces, int32 ``[n]``."""
+        text = self._text[: self._size].copy()
         return [
-            self._text[start : start + size - 1].tolist()
+            text[start : start + size - 1]
             for start, size in zip(self.starts, self.sizes, strict=True)
         ]
 

@@ -18,12 +18,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from draftwood import models
 from draftwood.engine.arguments import Makes, method_of, target_of
 from draftwood.engine.batch import Batch
+from draftwood.engine.forking import leader_of
 from draftwood.engine.host import ModelHost
 from draftwood.engine.isolation import Failures
 from draftwood.engine.joining import JoiningRequest
 from draftwood.engine.memory import MemoryLimit, Size, memory_bytes
 from draftwood.engine.phases import Phases
-from draftwood.engine.prefixes import prefixes_of
+from draftwood.engine.prefixes import Prefixes
 from draftwood.engine.request import (
     Completion,
     Event,
@@ -45,6 +46,7 @@ from draftwood.protocols import (
     Outcome,
     PooledTarget,
     Prediction,
+    ResumableTarget,
     Target,
 )
 
@@ -71,10 +73,9 @@ class Engine:
             Requests wait until there is room for all tokens that they may have. For a moment a
             cache that grows takes twice as much.
         prefix_cache: most bytes of finished texts whose keys and values are kept, or a text such as
-            ``"1GB"``; None: none. A prompt that begins like one of them, in the same namespace, is
-            cached from there on. This memory comes on top. A prompt that begins like a running
-            request's is cached from there on without it as well, unless the model has recurrent
-            layers.
+            ``"1GB"``; None: none. A prompt that begins like one of them, or like a running
+            request's, in the same namespace, is cached from there on. This memory comes on top.
+            Requests with one prompt that begin together cache it once without it as well.
         host: where drafters are built; engines that share one share draft models.
 
     Attributes:
@@ -116,9 +117,15 @@ class Engine:
         ahead = self.method.policy.budget + 1 + _MARGIN
         pooled = self.target if isinstance(self.target, PooledTarget) else None
         block = 0 if pooled is None else pooled.block
-        self._prefixes = prefixes_of(self.target, self._phases.needs, kept_bytes)
-        snapshots = 0 if self._prefixes is None else self._prefixes.state_bytes
-        self._phases.last_apart = snapshots > 0
+        snapshots = 0
+        self._prefixes: Prefixes | None = None
+        if kept_bytes is not None:
+            if not isinstance(self.target, ResumableTarget):
+                raise DraftwoodError("this target keeps no prefixes: leave prefix_cache out")
+            snapshots = self.target.remembered_bytes
+            self._phases.last_apart = recurrent = snapshots > 0
+            needs = self._phases.needs
+            self._prefixes = Prefixes(self.target, needs, kept_bytes, recurrent=recurrent)
         sizes = (self._phases.token_bytes, self._phases.slot_bytes + snapshots)
         self._memory = MemoryLimit(most_bytes, *sizes, ahead, block)
         if self._memory.tokens is not None:
@@ -127,6 +134,7 @@ class Engine:
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}
         self._joining: dict[int, JoiningRequest] = {}  # those of them whose prompt is not cached
+        self._prompt_tokens = self._copied_tokens = 0
         self._full = False  # there was no memory for another slot; a request has to end first
         self._unreported: list[RequestStep] = []  # their events are not made yet
         self._events: list[Event] = []  # not handed out yet
@@ -230,12 +238,11 @@ class Engine:
 
     @property
     def prefix_tokens(self) -> tuple[int, int]:
-        """Prompt tokens of the requests that began, and those of them that were cached already.
+        """Tokens of all prompts that were cached, and those of them that were not computed.
 
-        They were taken from the prefix cache, or from a request that ran.
+        These come from the prefix cache, or from a request that ran or began beside.
         """
-        found = self._prefixes
-        return (0, 0) if found is None else (found.queried, found.reused)
+        return self._prompt_tokens, self._copied_tokens
 
     def stream(self, requests: Sequence[Request]) -> Iterator[Event]:
         """Decode the requests, numbered in order, and yield events as they happen.
@@ -367,7 +374,8 @@ class Engine:
         most = self.method.policy.budget + 1
         while self._waiting and len(self._active) < self.max_batch:
             s, prefixes = self._waiting[0], self._prefixes
-            if prefixes and prefixes.arrives(s, self._joining.values()):
+            leader = leader_of(s, self._joining.values(), self.target)
+            if not leader and prefixes and prefixes.arrives(s, self._joining.values()):
                 break
             if not self._fits(s):
                 break
@@ -375,11 +383,11 @@ class Engine:
                 break
             self._active[s.number] = self._waiting.popleft()
             s.begin()
-            self._joining[s.number] = JoiningRequest(s)
-            if prefixes:
+            self._joining[s.number] = JoiningRequest(s, leader=leader)
+            if prefixes and leader:
+                prefixes.watch(s)
+            elif prefixes:
                 self._joining[s.number] = prefixes.begin(s, self._running())
-        if self._prefixes and not self._waiting:
-            self._prefixes.unasked(self._active.values())
 
     def _opened(self, sequence: RunningRequest, tokens: int) -> bool:
         """Give a request a slot; False if there is no memory for it now.
@@ -425,6 +433,8 @@ class Engine:
         for joined in done:
             s, reason = joined.sequence, None
             del self._joining[s.number]
+            self._prompt_tokens += len(s.request.ids)
+            self._copied_tokens += joined.copied
             with failures.of(s.number):
                 delta, reason = self._phases.begin(joined)
                 self._events.append(delta)

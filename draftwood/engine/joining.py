@@ -23,13 +23,24 @@ class JoiningRequest:
         sequence: the request, with a slot.
         done: tokens that the slot holds already.
         rows: output of these.
+        leader: a request with the same prompt, which this one follows
+            (:mod:`draftwood.engine.forking`).
+
+    Attributes:
+        copied: tokens that were not computed for it.
     """
 
     def __init__(
-        self, sequence: RunningRequest, done: int = 0, rows: TargetOutput | None = None
+        self,
+        sequence: RunningRequest,
+        done: int = 0,
+        rows: TargetOutput | None = None,
+        *,
+        leader: "JoiningRequest | None" = None,
     ) -> None:
         self.sequence = sequence
-        self.done = done
+        self.done = self.copied = done
+        self.leader = leader
         self._parts = [] if rows is None else [rows]
 
     @property
@@ -45,6 +56,11 @@ class JoiningRequest:
         """Count tokens that were cached, with their output."""
         self.done += tokens
         self._parts.append(rows)
+
+    def follow(self, leader: "JoiningRequest") -> None:
+        """Count the whole prompt as cached, with the output of another request's."""
+        self._parts = leader._parts
+        self.done = self.copied = leader.done
 
     def output(self, *, prompt_rows: bool) -> TargetOutput:
         """The output of the whole prompt; ``prompt_rows``: with the top-k of all positions."""

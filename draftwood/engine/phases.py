@@ -15,6 +15,7 @@ import numpy as np
 
 from draftwood.engine.batch import Batch
 from draftwood.engine.features import FeatureShare
+from draftwood.engine.forking import fork, leaders
 from draftwood.engine.isolation import each_verified
 from draftwood.engine.joining import ALONE, PIECE, JoiningRequest, shared_out
 from draftwood.engine.lockstep import Drafted, draft, free
@@ -86,6 +87,11 @@ class Phases:
 
         ``alone``: no request runs. A target that is not resumable caches all prompts at once.
         """
+        self._cache_pieces(leaders(joining), alone=alone)
+        fork(joining, self._target)
+        return [request for request in joining if not request.left]
+
+    def _cache_pieces(self, joining: Sequence[JoiningRequest], *, alone: bool) -> None:
         resumable = self._resumable
         left = [request.left for request in joining]
         counts = left if resumable is None else shared_out(left, ALONE if alone else self._piece())
@@ -101,7 +107,6 @@ class Phases:
             rows = self._target.prefill(slots, pieces, self._needs)
         for (request, n), found in zip(served, rows, strict=True):
             request.add(n, found)
-        return [request for request in joining if not request.left]
 
     def _piece(self) -> int:
         """Prompt tokens to cache between two steps."""

@@ -1,8 +1,8 @@
 """Begins requests with tokens that are cached already, and keeps those of requests that end.
 
-The tokens come from a finished text that is kept, or from a request that runs. Both must be of the
-same namespace, and of the weights of now. A request of which much is just being cached for another
-one waits for that one. Of a model with recurrent layers, a text can be taken up to where its states
+The tokens come from a finished text, or from a request that runs. Both must be of the same
+namespace, and of the weights of now. A request whose prompt begins like one that is being cached
+waits for that one. Of a model with recurrent layers, a text can be taken up to where its states
 were kept.
 """
 
@@ -15,32 +15,7 @@ from draftwood.engine.joining import JoiningRequest
 from draftwood.engine.prefix_cache import SHORTEST, Prefix, PrefixCache, common
 from draftwood.engine.sequence import RunningRequest
 from draftwood.engine.token_rows import TokenRows, first_rows
-from draftwood.errors import DraftwoodError
-from draftwood.protocols import Needs, ResumableTarget, Target
-
-
-def prefixes_of(target: Target, needs: Needs, kept: int | None) -> "Prefixes | None":
-    """The prefixes of an engine's requests; None if they share nothing.
-
-    Without kept texts, running requests lend their prompts alone, so that further answers to one
-    prompt compute it once. With recurrent layers they do not: copies of their states take memory,
-    and one more forward for each prompt.
-
-    Args:
-        target: of the engine.
-        needs: of the drafters.
-        kept: bytes of finished texts to keep; None: no text is kept.
-
-    Raises:
-        DraftwoodError: texts are to be kept, and the target cannot.
-    """
-    if not isinstance(target, ResumableTarget):
-        if kept is not None:
-            raise DraftwoodError("this target keeps no prefixes: leave prefix_cache out")
-        return None
-    if kept is None and target.remembered_bytes:
-        return None
-    return Prefixes(target, needs, kept or 0)
+from draftwood.protocols import Needs, ResumableTarget
 
 
 class Prefixes:
@@ -49,17 +24,15 @@ class Prefixes:
     Args:
         target: whose cache the tokens are in.
         needs: of the drafters.
-        most: bytes of finished texts to keep; 0: running requests lend their prompts alone.
+        most: bytes of finished texts to keep.
+        recurrent: whether the target has recurrent layers.
 
-    Attributes:
-        state_bytes: of the states that are kept of a request at most; 0 without recurrent layers.
-        queried: prompt tokens of all requests that began.
-        reused: those of them that were not computed.
     """
 
-    def __init__(self, target: ResumableTarget, needs: Needs, most: int) -> None:
-        self.state_bytes = target.remembered_bytes
-        self.queried = self.reused = 0
+    def __init__(
+        self, target: ResumableTarget, needs: Needs, most: int, *, recurrent: bool = False
+    ) -> None:
+        self._recurrent = recurrent
         self._target = target
         self._needs = needs
         self._cache = PrefixCache(most)
@@ -71,41 +44,40 @@ class Prefixes:
         return self._cache.bytes
 
     def arrives(self, sequence: RunningRequest, joining: Iterable[JoiningRequest]) -> bool:
-        """Whether a request had better wait: another one is just caching half of its prompt."""
+        """Whether a request had better wait: another one is just caching its first tokens."""
         ids, namespace = _text(sequence), sequence.request.namespace
         others = [j.sequence for j in joining if j.sequence.request.namespace == namespace]
         coming = max((self._coming(other, ids) for other in others), default=0)
-        if coming < max(SHORTEST, len(ids) // 2):
-            return False
-        return coming > self._cache.longest(ids[:-1], namespace)[1]
+        return coming >= SHORTEST and coming > self._cache.longest(ids[:-1], namespace)[1]
 
     def _coming(self, other: RunningRequest, ids: NDArray[np.int64]) -> int:
         """How many first tokens of a prompt can be taken from another one when that is cached."""
-        if other.rows is None:
-            return 0
         # The logits of the last token are not kept, and are needed.
         text = _text(other)
         shared = min(common(text, ids), len(ids) - 1)
-        if not self.state_bytes:
+        if not self._recurrent:
             return self._target.savable(other.slot, shared)
         known = len(text) - 1
         return known if shared >= known else 0
 
-    def begin(self, sequence: RunningRequest, running: Iterable[RunningRequest]) -> JoiningRequest:
-        """Put the first tokens into the request's slot, as far as they are cached."""
+    def watch(self, sequence: RunningRequest) -> None:
+        """Note what is needed to keep the text of a request that begins, and to lend it."""
         version = sequence.weights_version = self._target.weights_version
         if version != self._version:  # what is kept is of other weights
             self._version, self._cache = version, PrefixCache(self._cache.most)
-        sequence.rows = TokenRows(self._needs, answers=self._cache.most > 0)
+        sequence.rows = TokenRows(self._needs)
         self._target.remember(sequence.slot)
-        ids, namespace = _text(sequence), sequence.request.namespace
-        self.queried += len(ids)
+
+    def begin(self, sequence: RunningRequest, running: Iterable[RunningRequest]) -> JoiningRequest:
+        """Put a prompt's first tokens into the request's slot, as far as they are cached."""
+        self.watch(sequence)
+        version, ids, namespace = self._version, _text(sequence), sequence.request.namespace
         most = len(ids) - 1
         kept, length = self._cache.longest(ids[:most], namespace)
         lender: RunningRequest | None = None
         for other in running:
             if other.request.namespace == namespace and other.weights_version == version:
-                shared = min(common(self._lendable(other), ids), most)
+                shared = min(common(self._cached(other), ids), most)
                 savable = self._target.savable(other.slot, shared)
                 if savable > length:
                     lender, length = other, savable
@@ -120,21 +92,11 @@ class Prefixes:
             if rows is not None:
                 rows = first_rows(rows, length, prompt_rows=self._needs.prompt_rows)
         self._target.restore(sequence.slot, saved, length)
-        self.reused += length
         return JoiningRequest(sequence, length, rows)
-
-    def unasked(self, running: Iterable[RunningRequest]) -> None:
-        """Note that no request waits: what heads would need of prompts to lend is let go.
-
-        It may take as much memory as keys and values. With kept texts it stays.
-        """
-        if self._needs.taps and not self._cache.most:
-            for sequence in running:
-                sequence.rows = None
 
     def keep(self, sequence: RunningRequest) -> None:
         """Keep the tokens of a request that has ended, before its slot is released."""
-        if not self._cache.most or sequence.rows is None or not sequence.tokens:
+        if sequence.rows is None or not sequence.tokens:
             return
         # Those of its beginning, of now, and of what is kept.
         if not sequence.weights_version == self._target.weights_version == self._version:
@@ -149,13 +111,6 @@ class Prefixes:
         saved = self._target.saved(sequence.slot, len(tokens))
         rows = sequence.rows.first(len(tokens))
         self._cache.add(Prefix(tokens.copy(), saved, rows), namespace)
-
-    def _lendable(self, sequence: RunningRequest) -> NDArray[np.int64]:
-        """The request's first tokens of which the output is held as well, if drafters need it."""
-        if sequence.rows is None:
-            return _text(sequence)[:0]
-        cached = self._cached(sequence)
-        return cached if self._cache.most else cached[: len(sequence.request.ids)]
 
     def _cached(self, sequence: RunningRequest) -> NDArray[np.int64]:
         """The request's tokens that are in the cache.

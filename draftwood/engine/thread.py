@@ -61,8 +61,8 @@ class EngineStats:
         waiting: requests that wait for them, those in the inbox included.
         cache_usage: share of the memory of keys and values in use.
         price: probability from which on one more drafted node paid in recent steps; None: unknown.
-        prefix_queries: prompt tokens of the requests that began.
-        prefix_hits: those of them that were cached already.
+        prefix_queries: prompt tokens of the requests whose prompts are cached.
+        prefix_hits: those of them that were not computed.
         steps: steps so far.
         failures: steps that failed as a whole.
     """

@@ -19,11 +19,9 @@ class TokenRows:
 
     Args:
         needs: of the drafters.
-        answers: hold the output at generated tokens as well, not at the prompt's alone.
     """
 
-    def __init__(self, needs: Needs, *, answers: bool = True) -> None:
-        self._answers = answers
+    def __init__(self, needs: Needs) -> None:
         self._prompt_rows = needs.prompt_rows
         self._any = needs.prompt_rows or bool(needs.taps)
         self._parts: list[TargetOutput] = []
@@ -35,7 +33,7 @@ class TokenRows:
 
     def add(self, rows: TargetOutput, path: Sequence[int]) -> None:
         """The output of a step; ``path``: the accepted nodes."""
-        if self._any and self._answers:
+        if self._any:
             self._parts.append(_picked(rows, [ROOT, *path], self._prompt_rows))
 
     def first(self, length: int) -> TargetOutput | None:

@@ -36,10 +36,9 @@ def test_answers_are_those_to_the_whole_chat(loaded: Any) -> None:
         assert answer.tokens == plain.generate([Request(ids, 24)])[0].tokens
         seen.append({"role": "assistant", "content": answer.text})
         assert session.messages == seen
-    prefixes = session._engine._prefixes
-    assert prefixes is not None
     # The answers are encoded anew, so that not all of their tokens need be the same.
-    assert prefixes.reused > prefixes.queried // 3
+    prompts, reused = session._engine.prefix_tokens
+    assert reused > prompts // 3
 
 
 def test_an_answer_that_is_left_early_is_not_in_the_chat(loaded: Any) -> None:

@@ -131,6 +131,5 @@ def test_later_calls_compute_only_what_is_new() -> None:
         tokens: Any = generate(model, text, "goose", **KWARGS, prefix_cache="1MB")
         assert tokens[0].tolist() == expected
         [(engine, _)] = runner._engines.values()
-        assert engine._prefixes is not None
-        assert engine._prefixes.reused == sum(51 + 14 * t - 3 for t in range(1, turn + 1))
+        assert engine.prefix_tokens[1] == sum(51 + 14 * t - 3 for t in range(1, turn + 1))
         text = torch.cat([tokens, torch.tensor([[11, 12]])], dim=1)

@@ -1,7 +1,7 @@
 """The service of a loaded model, and the end of an application that another server runs."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from transformers import GenerationConfig
@@ -15,8 +15,8 @@ from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
 
 def loaded() -> Loaded:
-    model: Any = tiny_llama()
-    model.generation_config = GenerationConfig(temperature=0.6, top_k=20, max_new_tokens=33)
+    model, made = tiny_llama(), cast(Any, GenerationConfig)
+    model.generation_config = made(temperature=0.6, top_k=20, max_new_tokens=33)
     return Loaded("tiny", model, tiny_tokenizer(), EOS)
 
 

@@ -27,7 +27,7 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         int | None,
         Meta(
             description="choices of each prompt, 1 to 128; choice i is sampled with `seed` + i. "
-            "They share the prompt's keys and values ([below](#prompts-that-begin-alike))"
+            "The prompt is computed once ([below](#prompts-that-begin-alike))"
         ),
     ] = None
     stream: Annotated[bool | None, Meta(description="server-sent events")] = None

@@ -21,11 +21,10 @@ class Stats(msgspec.Struct, kw_only=True):
         float | None,
         Meta(description="probability from which on a node is drafted; null: not weighed"),
     ]
-    prefix_queries: Annotated[
-        int, Meta(description="prompt tokens of the choices that began")
-    ]
+    prefix_queries: Annotated[int, Meta(description="prompt tokens of choices with a first token")]
     prefix_hits: Annotated[
-        int, Meta(description="those of them that were cached already, for a text before or beside")
+        int,
+        Meta(description="those that were not computed: other texts or choices had them cached"),
     ]
     request_steps: Annotated[
         int, Meta(description="steps after the prompt; one of a batch counts for each request")

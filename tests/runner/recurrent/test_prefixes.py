@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood import Engine, Request
+from draftwood import Engine, Request, SamplingParams
 from draftwood.engine.engine import _MARGIN
 from draftwood.engine.memory import MemoryLimit, Size
 from draftwood.engine.request import Finished
@@ -71,16 +71,23 @@ def test_the_next_turn_continues_the_states_of_the_last(name: str, method: str) 
     runner.detach()
 
 
-def test_without_a_cache_no_states_are_kept() -> None:
-    runner = attached("qwen3_5_text")
-    engine = Engine(runner, "ar")
+@pytest.mark.parametrize("cache", [None, "10MB"])
+@pytest.mark.parametrize("name", FEW)
+def test_answers_to_one_prompt_begin_with_its_states(name: str, cache: str | None) -> None:
+    runner = attached(name)
+    engine = Engine(runner, "goose:budget=8", prefix_cache=cache)
     [prompt] = texts(0, 40)
-    requests = [Request(prompt, max_new_tokens=NEW, eos=())] * 2
-    first, second = engine.generate(requests)
-    assert first.tokens == second.tokens
-    assert engine.prefix_tokens == (0, 0)
-    assert runner.recurrent is not None
-    assert not runner.recurrent._snapshots
+    requests = [
+        Request(prompt, NEW, SamplingParams(float(seed > 0), seed=seed), eos=())
+        for seed in range(3)
+    ]
+    found = engine.generate(requests)
+    assert taken(engine) == 2 * len(prompt)
+    alone = [Engine(runner, "ar").generate([each])[0] for each in requests]
+    assert [each.tokens for each in found] == [each.tokens for each in alone]
+    if cache is None:
+        assert runner.recurrent is not None
+        assert not runner.recurrent._snapshots
     runner.detach()
 
 
@@ -93,7 +100,7 @@ def test_the_states_that_are_restored_decide(monkeypatch: pytest.MonkeyPatch) ->
     assert answer(engine, prompt) == first
     monkeypatch.setattr(RecurrentStates, "restore", lambda *_: None)
     assert answer(engine, prompt) != first
-    assert taken(engine) == 2 * (len(prompt) - 1)
+    assert taken(engine) == 2 * len(prompt)
     runner.detach()
 
 
@@ -104,7 +111,7 @@ def test_several_answers_to_one_prompt_share_it() -> None:
     engine = Engine(runner, "ar", prefix_cache="10MB")
     found = {done.tokens for done in engine.generate(requests)}
     assert found == {tuple(answer(Engine(runner, "ar"), prompt))}
-    assert taken(engine) == 2 * (len(prompt) - 1)
+    assert taken(engine) == 2 * len(prompt)
     runner.detach()
 
 

@@ -1,0 +1,58 @@
+"""Requests with one prompt cache it once: the first one leads, and the others follow.
+
+They get a copy of its slot when its prompt is cached, before anything else is in it. So nothing has
+to be kept for it, and recurrent layers have the states that are needed.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from draftwood.engine.joining import JoiningRequest
+from draftwood.engine.sequence import RunningRequest
+from draftwood.protocols import ResumableTarget, Target
+
+
+def leader_of(
+    sequence: RunningRequest, joining: Iterable[JoiningRequest], target: Target
+) -> JoiningRequest | None:
+    """The request that one without a slot can follow; None: there is none.
+
+    Args:
+        sequence: the one without a slot.
+        joining: those whose prompts are being cached.
+        target: in whose slots these are.
+    """
+    own = sequence.request
+    for each in joining:
+        other = each.sequence.request
+        alike = other.namespace == own.namespace and other.ids == own.ids
+        if alike and each.leader is None and _copies(target, each.sequence.slot):
+            return each
+    return None
+
+
+def leaders(joining: Sequence[JoiningRequest]) -> list[JoiningRequest]:
+    """Those that follow nobody; whose leader has ended meanwhile does not."""
+    return [each for each in joining if each.leader not in joining]
+
+
+def fork(joining: Sequence[JoiningRequest], target: Target) -> None:
+    """Copy prompts that are cached now to the slots of the requests that follow."""
+    for leader in leaders(joining):
+        followers = [each for each in joining if each.leader is leader]
+        if not followers or leader.left:
+            continue
+        assert isinstance(target, ResumableTarget)
+        slot, length = leader.sequence.slot, leader.done
+        saved = target.saved(slot, length) if target.savable(slot, length) == length else None
+        for each in followers:
+            each.leader = None
+            if saved is not None:
+                target.restore(each.sequence.slot, saved, length)
+                each.follow(leader)
+
+
+def _copies(target: Target, slot: int) -> bool:
+    """Whether a slot can be copied when its prompt is cached."""
+    if not isinstance(target, ResumableTarget):
+        return False
+    return target.info.slot_bytes > 0 or target.savable(slot, 1) == 1

@@ -14,11 +14,12 @@ from rich import box
 from rich.table import Table
 
 from draftwood.cli._options import PATH, F, console, figures_option, numbers, stack
+from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_json
 from draftwood.lab.replay.figures import BatchLoad, Figures, figures
-from draftwood.lab.replay.pricing import assumed_costs, expected_costs, of_sequence, read_costs
+from draftwood.lab.replay.pricing import assumed_costs, expected_costs, of_sequence
 
 if TYPE_CHECKING:
     from draftwood.lab.replay.replayer import PromptRun

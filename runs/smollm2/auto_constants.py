@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 from draftwood import models
+from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.fixed import FixedCosts
 from draftwood.engine.engine import Engine
@@ -39,7 +40,6 @@ from draftwood.engine.stats import StepStats
 from draftwood.files import read_json, write_json
 from draftwood.lab.replay.file import read, write
 from draftwood.lab.replay.hosts import PricedHost
-from draftwood.lab.replay.pricing import read_costs
 from draftwood.lab.replay.recording import RecordedPrompt, Recording
 from draftwood.lab.replay.replayer import ArgmaxSampler, Replayer
 from draftwood.lab.replay.substitute import harvest_accepted, replay_method

@@ -29,12 +29,13 @@ from unittest.mock import patch
 import click
 
 from draftwood import models
+from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.figures import BatchLoad, speed
 from draftwood.lab.replay.file import read, write
 from draftwood.lab.replay.hosts import PricedHost
-from draftwood.lab.replay.pricing import of_sequence, read_costs
+from draftwood.lab.replay.pricing import of_sequence
 from draftwood.lab.replay.recording import Recording
 from draftwood.lab.replay.replayer import Replayer, StepWork
 from draftwood.lab.replay.substitute import ReplayMethod, replay_method

@@ -26,13 +26,14 @@ import click
 import numpy as np
 
 from draftwood import models
+from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.lab.bench.intervals import ratio_intervals
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.figures import BatchLoad, speed
 from draftwood.lab.replay.file import read, write
 from draftwood.lab.replay.hosts import PricedHost
-from draftwood.lab.replay.pricing import HEAD, expected_costs, of_sequence, read_costs
+from draftwood.lab.replay.pricing import HEAD, expected_costs, of_sequence
 from draftwood.lab.replay.recording import Recording
 from draftwood.lab.replay.replayer import Replayer
 from draftwood.lab.replay.substitute import ReplayMethod, replay_method

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from draftwood.costs.costs_file import read_costs
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.file import write
-from draftwood.lab.replay.pricing import read_costs
 from draftwood.methods import method
 from draftwood.policies.auto.policy import Auto
 from runs.smollm2.sources import FREE, SIZES, STUDIES, main, spelt

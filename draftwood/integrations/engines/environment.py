@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from draftwood import methods
+from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
-from draftwood.files import read_json
 from draftwood.methods.recipe import Method
 
 METHOD = "DRAFTWOOD_METHOD"
 """Variable with a method's spelling, such as ``auto:also=memory``."""
 
 COSTS = "DRAFTWOOD_COSTS"
-"""Variable with the path of a file of step costs, as ``draftwood costs`` writes it."""
+"""Variable with the path of a file of step costs, as ``draftwood tune --json`` writes it."""
 
 
 def method_of(
@@ -65,6 +65,6 @@ def costs_of(default: StepCosts, environment: Mapping[str, str] = os.environ) ->
     if not path:
         return default
     try:
-        return StepCosts.from_json(read_json(Path(path)))
+        return read_costs(Path(path))
     except DraftwoodError as error:
         raise DraftwoodError(f"{COSTS}: {error}") from error

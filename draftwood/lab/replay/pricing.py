@@ -1,13 +1,11 @@
-"""Step costs from a file, or estimated from a GPU's data sheet and the models' shapes."""
+"""Step costs estimated from a GPU's data sheet and the models' shapes."""
 
 import math
 from collections.abc import Iterable
-from pathlib import Path
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.roofline import GPUS, expected, head_workload, workload
 from draftwood.errors import DraftwoodError
-from draftwood.files import read_json
 from draftwood.lab.inflate.shapes import preset
 
 VOCABULARY = 128256
@@ -18,21 +16,6 @@ HEAD, DRAFTED = "head", 32_000
 
 STEP, NODE = 4e-4, 1e-5
 """Seconds per step and per drafted node outside forwards, for estimated costs."""
-
-
-def read_costs(path: Path) -> StepCosts:
-    """Read the file of ``draftwood tune --json``, or bare step costs.
-
-    Raises:
-        DraftwoodError: the file cannot be read, or has another content.
-    """
-    found = read_json(path)
-    if isinstance(found, dict) and "costs" in found:
-        found = found["costs"]
-    try:
-        return StepCosts.from_json(found)
-    except DraftwoodError as error:
-        raise DraftwoodError(f"{path}: {error}") from error
 
 
 def expected_costs(

@@ -1,13 +1,16 @@
 """The proposer of vLLM, called as vLLM calls it."""
 
 import logging
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from draftwood.cli.tune import document
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.costs.store import CostsKey
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_json
 from draftwood.integrations.engines.environment import COSTS, METHOD
@@ -117,14 +120,26 @@ def test_a_failure_leaves_rows_without_drafts(
     assert len(caplog.records) == 1
 
 
+def as_they_are(costs: StepCosts) -> dict[str, object]:
+    return costs.to_json()
+
+
+def as_tune_writes_them(costs: StepCosts) -> dict[str, object]:
+    key = CostsKey("", (), "cpu", "float32", 1, (), "", "", "")
+    return document(key, costs, {}, [], "a model", {})
+
+
+@pytest.mark.parametrize("written", [as_they_are, as_tune_writes_them])
 def test_the_environment_names_method_and_costs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Any,
+    written: Callable[[StepCosts], dict[str, object]],
 ) -> None:
     text = np.array([[1, 2, 3, 4, 5] * 8], dtype=np.int32)
     lengths = {}
     for name, each in {"cheap": 1.0, "dear": 64.0}.items():
         file = tmp_path / f"{name}.json"
-        write_json(file, StepCosts(Curve((1, 2), (1.0, each))).to_json())
+        write_json(file, written(StepCosts(Curve((1, 2), (1.0, each)))))
         monkeypatch.setenv(COSTS, str(file))
         [draft] = Proposer(configured()).propose([[5]], np.array([40]), text)
         lengths[name] = len(draft)

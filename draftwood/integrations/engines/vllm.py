@@ -12,12 +12,14 @@ one-hot proposals, so its outputs keep their distribution.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.integrations.engines.drafts import USUAL_COSTS, EngineDrafts
+from draftwood.integrations.engines.encoding import encoding
 from draftwood.integrations.engines.environment import costs_of, method_of
 from draftwood.integrations.engines.texts import TextIds
 
@@ -48,6 +50,7 @@ class Proposer:
             vocab_size=int(model.get_vocab_size()),
             context=int(model.max_model_len),
             costs=costs_of(USUAL_COSTS),
+            encode=encoding(partial(_tokenizer, model)),
         )
         self._texts = TextIds()
 
@@ -100,3 +103,10 @@ class Proposer:
             if tree is not None:
                 proposed[row] = tree.tokens[1:].tolist()
         return proposed
+
+
+def _tokenizer(model_config: Any) -> Any:
+    """The tokenizer of vLLM's ``ModelConfig``; None if vLLM was told to load none."""
+    from vllm.tokenizers import cached_tokenizer_from_config
+
+    return cached_tokenizer_from_config(model_config)

@@ -48,6 +48,15 @@ def rows_of(model: Next, text: Sequence[int], tree: TokenTree) -> TopRows:
     return TopRows(np.array(best, dtype=np.int64), chances)
 
 
+class Letters:
+    """A tokenizer whose tokens are letters."""
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """The letters of a text."""
+        assert not add_special_tokens, "text of a file does not begin a prompt"
+        return [ord(letter) % VOCAB for letter in text]
+
+
 @dataclass
 class SmallEngine:
     """Decodes requests with drafts, as an engine does.

@@ -19,7 +19,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines import sglang
 from draftwood.integrations.engines.environment import METHOD
 from draftwood.integrations.engines.sglang.batch import BatchDrafts, batch_drafts_of
-from tests.integrations.engines.small_engine import CONTEXT, VOCAB, Next, follows, plain
+from tests.integrations.engines.small_engine import CONTEXT, VOCAB, Letters, Next, follows, plain
 
 NODES = 8
 
@@ -41,7 +41,9 @@ class Req:
         return [*self.origin_input_ids_unpadded, *self.output_ids]
 
 
-def worker(*, overlap: bool = False, nodes: int = NODES, tp: int = 1) -> Any:
+def worker(
+    *, overlap: bool = False, nodes: int = NODES, tp: int = 1, tokenizer: object = None
+) -> Any:
     """The parts of a worker that are read."""
     config = SimpleNamespace(vocab_size=VOCAB, context_len=CONTEXT)
     return SimpleNamespace(
@@ -49,7 +51,7 @@ def worker(*, overlap: bool = False, nodes: int = NODES, tp: int = 1) -> Any:
         enable_overlap=overlap,
         model_runner=SimpleNamespace(model_config=config),
         server_args=SimpleNamespace(tp_size=tp),
-        target_worker=SimpleNamespace(tokenizer=None),
+        target_worker=SimpleNamespace(tokenizer=tokenizer),
     )
 
 
@@ -193,6 +195,19 @@ def test_ranks_do_not_share_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: An
     batch_drafts_of(worker())
     with pytest.raises(DraftwoodError, match="every rank would write the memory's file"):
         batch_drafts_of(worker(tp=2))
+
+
+def test_files_are_encoded_by_its_tokenizer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    (tmp_path / "letters.txt").write_text("abcdefghijklm")
+    monkeypatch.setenv(METHOD, f"auto:also=memory:memory.text={tmp_path / 'letters.txt'}")
+    with pytest.raises(DraftwoodError, match="runs without a tokenizer: .* or give no files"):
+        batch_drafts_of(worker())
+    drafts = batch_drafts_of(worker(tokenizer=Letters()))
+    req = Req("r", array("q", Letters().encode("zabcdefgh", add_special_tokens=False)))
+    tokens, _ = drafts.prepared(SimpleNamespace(reqs=[req]))
+    assert tokens[:4].tolist() == Letters().encode("hijk", add_special_tokens=False)
 
 
 def test_another_version_of_sglang_is_refused_by_a_sentence(

@@ -1,8 +1,9 @@
 """The proposer of vLLM, called as vLLM calls it."""
 
 import logging
+import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from draftwood.files import write_json
 from draftwood.integrations.engines.environment import COSTS, METHOD
 from draftwood.integrations.engines.texts import TextIds
 from draftwood.integrations.engines.vllm import Proposer
-from tests.integrations.engines.small_engine import CONTEXT, VOCAB, Next, follows, plain
+from tests.integrations.engines.small_engine import CONTEXT, VOCAB, Letters, Next, follows, plain
 
 
 def configured(tokens: int = 6) -> Any:
@@ -148,6 +149,28 @@ def test_the_environment_names_method_and_costs(
     monkeypatch.setenv(METHOD, "pld:context.max_tokens=2")
     [draft] = Proposer(configured()).propose([[5]], np.array([40]), text)
     assert draft[:2] == [1, 2]
+
+
+def with_tokenizer(monkeypatch: pytest.MonkeyPatch, tokenizer: object) -> None:
+    """Let vLLM have a tokenizer; None: it was told to load none."""
+    module = ModuleType("vllm.tokenizers")
+    vars(module)["cached_tokenizer_from_config"] = lambda model_config: tokenizer  # noqa: ARG005
+    monkeypatch.setitem(sys.modules, "vllm", ModuleType("vllm"))
+    monkeypatch.setitem(sys.modules, "vllm.tokenizers", module)
+
+
+def test_files_are_encoded_by_its_tokenizer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    (tmp_path / "letters.txt").write_text("abcdefghijklm")
+    monkeypatch.setenv(METHOD, f"auto:also=memory:memory.text={tmp_path / 'letters.txt'}")
+    with_tokenizer(monkeypatch, None)
+    with pytest.raises(DraftwoodError, match="runs without a tokenizer: .* or give no files"):
+        Proposer(configured())
+    with_tokenizer(monkeypatch, Letters())
+    given = np.array([Letters().encode("zabcdefgh", add_special_tokens=False)], dtype=np.int32)
+    [draft] = Proposer(configured()).propose([given[0, -1:].tolist()], np.array([9]), given)
+    assert draft[:3] == Letters().encode("ijk", add_special_tokens=False)
 
 
 @pytest.mark.parametrize(

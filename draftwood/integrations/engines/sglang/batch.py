@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines.drafts import FLAT_COSTS, EngineDrafts
+from draftwood.integrations.engines.encoding import encoding
 from draftwood.integrations.engines.environment import costs_of, method_of
 from draftwood.integrations.engines.packed import packed
 from draftwood.integrations.engines.rows import TopRows
@@ -179,13 +180,12 @@ def batch_drafts_of(worker: Any) -> BatchDrafts:
         raise DraftwoodError(
             "DRAFTWOOD_METHOD: every rank would write the memory's file: leave memory.file out"
         )
-    tokenizer = getattr(worker.target_worker, "tokenizer", None)
     drafts = EngineDrafts(
         method,
         vocab_size=int(model.vocab_size),
         context=int(model.context_len),
         costs=costs_of(FLAT_COSTS),
-        encode=None if tokenizer is None else tokenizer.encode,
+        encode=encoding(lambda: getattr(worker.target_worker, "tokenizer", None)),
     )
     return BatchDrafts(drafts, nodes, overlap=bool(worker.enable_overlap))
 

@@ -206,6 +206,12 @@ class EngineDrafts:
             for request in known
         ]
 
+    def withdraw(self, request: Hashable) -> None:
+        """Take back a request's tree, which the engine does not verify; nobody learns from it."""
+        known = self._requests.get(request)
+        if known is not None:
+            known.drafted = None
+
     def end(self, request: Hashable) -> None:
         """Forget a request that has ended; a memory keeps its text."""
         known = self._requests.pop(request, None)
@@ -232,12 +238,12 @@ class EngineDrafts:
         temperature: float,
     ) -> None:
         self.end(request)
+        # First what may fail: a slot that is taken then would never be free again.
+        prompt, anchor = np.array(tokens[:-1], dtype=np.int64), int(tokens[-1])
+        begun = Prefill(prompt, anchor, _output(rows, self.needs.top_k), namespace)
+        state = self._policy.start()
         slot = self._free.pop() if self._free else len(self._requests)
-        found = _Request(slot, len(tokens), int(tokens[-1]), self._policy.start(), temperature)
-        self._requests[request] = found
-        output = _output(rows, self.needs.top_k)
-        prompt = np.array(tokens[:-1], dtype=np.int64)
-        begun = Prefill(prompt, found.anchor, output, namespace)
+        self._requests[request] = _Request(slot, len(tokens), anchor, state, temperature)
         for drafter in self._drafters.values():
             drafter.begin(slot, begun)
 

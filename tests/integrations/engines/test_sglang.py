@@ -7,113 +7,24 @@ from __future__ import annotations
 
 import logging
 from array import array
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines import sglang
 from draftwood.integrations.engines.environment import METHOD
-from draftwood.integrations.engines.sglang.batch import BatchDrafts, batch_drafts_of
-from tests.integrations.engines.small_engine import CONTEXT, VOCAB, Letters, Next, follows, plain
-
-NODES = 8
-
-
-@dataclass
-class Req:
-    """A request as SGLang has it."""
-
-    rid: str
-    origin_input_ids_unpadded: array[int]
-    output_ids: array[int] = field(default_factory=lambda: array("q"))
-    sampling_params: Any = field(
-        default_factory=lambda: SimpleNamespace(temperature=0.0, top_k=1, max_new_tokens=150)
-    )
-    extra_key: str | None = None
-
-    @property
-    def text(self) -> list[int]:
-        return [*self.origin_input_ids_unpadded, *self.output_ids]
-
-
-def worker(
-    *, overlap: bool = False, nodes: int = NODES, tp: int = 1, tokenizer: object = None
-) -> Any:
-    """The parts of a worker that are read."""
-    config = SimpleNamespace(vocab_size=VOCAB, context_len=CONTEXT)
-    return SimpleNamespace(
-        draft_token_num=nodes,
-        enable_overlap=overlap,
-        model_runner=SimpleNamespace(model_config=config),
-        server_args=SimpleNamespace(tp_size=tp),
-        target_worker=SimpleNamespace(tokenizer=tokenizer),
-    )
-
-
-class Scheduler:
-    """Verifies what is drafted; with overlap, results come one step late."""
-
-    def __init__(self, drafts: BatchDrafts, model: Next, *, overlap: bool) -> None:
-        self.drafts, self.model, self.overlap = drafts, model, overlap
-        self.running: list[Req] = []
-        self.late: dict[str, list[int]] = {}
-
-    def add(self, rid: str, prompt: list[int]) -> Req:
-        req = Req(rid, array("q", prompt))
-        self.running.append(req)
-        self.late[rid] = [self.model(prompt)]
-        return req
-
-    def step(self) -> None:
-        width = self.drafts._nodes
-        if not self.overlap:
-            for req in self.running:
-                req.output_ids.extend(self.late.pop(req.rid, []))
-        tokens = np.zeros((len(self.running), width), dtype=np.int64)
-        for row, req in enumerate(self.running):
-            new = self.late.get(req.rid, [])
-            tokens[row, : len(new)] = new
-        spec = SimpleNamespace(
-            accept_tokens=torch.from_numpy(tokens.ravel()),
-            accept_lens=torch.tensor([len(self.late.get(r.rid, [])) for r in self.running]),
-        )
-        batch = SimpleNamespace(reqs=self.running, spec_info=spec, grammar_needs_sync=lambda: False)
-        drafted, mask = self.drafts.prepared(batch)
-        assert drafted.dtype == np.int64
-        logits = torch.full((len(self.running) * width, VOCAB), -9.0)
-        texts = {req.rid: [*req.text, *self.late.get(req.rid, [])] for req in self.running}
-        for place, req in enumerate(self.running):
-            own = mask.reshape(-1, width, width)[place]
-            nodes = drafted.reshape(-1, width)[place].tolist()
-            paths = [[nodes[j] for j in np.flatnonzero(own[i])] for i in range(width)]
-            assert nodes[0] == texts[req.rid][-1], "the root is the newest token"
-            says = [self.model([*texts[req.rid][:-1], *path]) for path in paths]
-            for node, token in enumerate(says):
-                logits[place * width + node, token] = 4.0
-            if self.overlap:
-                req.output_ids.extend(self.late.pop(req.rid, []))
-            self.late[req.rid] = self._accepted(nodes, own, says)
-        output = SimpleNamespace(next_token_logits=logits)
-        self.drafts.verified(SimpleNamespace(logits_output=output))
-
-    def _accepted(self, nodes: list[int], mask: Any, says: list[int]) -> list[int]:
-        node, found = 0, list[int]()
-        while True:
-            found.append(says[node])
-            below = [
-                i
-                for i in range(node + 1, len(nodes))
-                if nodes[i] == found[-1]
-                and set(np.flatnonzero(mask[i])) - {i} == set(np.flatnonzero(mask[node]))
-            ]
-            if not below:
-                return found
-            [node] = below
+from draftwood.integrations.engines.sglang.batch import batch_drafts_of
+from draftwood.tree import Draw, TokenTree, TreeBuilder, tree_of
+from tests.integrations.engines.small_engine import VOCAB, Letters, follows, plain
+from tests.integrations.engines.small_scheduler import (
+    NODES,
+    Req,
+    Scheduler,
+    forward_with,
+    worker,
+)
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -123,7 +34,7 @@ def test_requests_come_go_and_are_retracted(
 ) -> None:
     monkeypatch.setenv(METHOD, text)
     model, drafts = follows(3), batch_drafts_of(worker(overlap=overlap))
-    scheduler = Scheduler(drafts, model, overlap=overlap)
+    scheduler = Scheduler(forward_with(drafts), model, overlap=overlap)
     reqs = [scheduler.add(f"r{i}", [(i * 7 + j * j) % VOCAB for j in range(12)]) for i in range(4)]
     away: list[Req] = []
     for step in range(60):
@@ -147,7 +58,7 @@ def test_requests_come_go_and_are_retracted(
 
 def test_flushing_forgets_all() -> None:
     drafts = batch_drafts_of(worker())
-    scheduler = Scheduler(drafts, follows(3), overlap=False)
+    scheduler = Scheduler(forward_with(drafts), follows(3), overlap=False)
     scheduler.add("r", [1, 2, 3, 4] * 5)
     for _ in range(5):
         scheduler.step()
@@ -174,7 +85,7 @@ def test_a_failure_ends_no_request(
 ) -> None:
     drafts = batch_drafts_of(worker())
     model = follows(3)
-    scheduler = Scheduler(drafts, model, overlap=False)
+    scheduler = Scheduler(forward_with(drafts), model, overlap=False)
     req = scheduler.add("r", [1, 2, 3, 4] * 5)
 
     def broken(*_: object, **__: object) -> None:
@@ -188,6 +99,93 @@ def test_a_failure_ends_no_request(
     assert len(caplog.records) == 1
     prompt = [*req.origin_input_ids_unpadded]
     assert [*req.output_ids] == plain(model, prompt, len(req.output_ids))
+
+
+def of_no_use(root: int) -> list[TokenTree]:
+    """Trees that cannot be verified: too large, and with equal siblings."""
+    twins = TreeBuilder(root)
+    twins.add(0, 5, "given", draw=Draw.IID)
+    twins.add(0, 5, "given", draw=Draw.IID)
+    return [tree_of([root, *range(NODES)], [-1, *range(NODES)]), twins.build()]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_tree_that_cannot_be_verified_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    monkeypatch.setenv(METHOD, "goose")
+    drafts, model = batch_drafts_of(worker()), follows(3)
+    scheduler = Scheduler(forward_with(drafts), model, overlap=False)
+    reqs = [scheduler.add(f"r{i}", [1, 2, 3, 4 + i] * 5) for i in range(2)]
+    scheduler.step()
+    before = [scheduler.decoded(req) for req in reqs]
+    own = drafts.drafts.draft
+
+    def one_of_no_use(*given: Any) -> list[TokenTree | None]:
+        first, *others = own(*given)
+        assert first is not None
+        return [of_no_use(int(first.tokens[0]))[number], *others]
+
+    monkeypatch.setattr(drafts.drafts, "draft", one_of_no_use)
+    with caplog.at_level(logging.ERROR, "draftwood"):
+        for _ in range(30):
+            scheduler.step()
+    assert len(caplog.records) == 1, "nothing else fails, such as learning from the step"
+    assert scheduler.decoded(reqs[0]) == before[0] + 30, "one token a step"
+    assert scheduler.decoded(reqs[1]) > before[1] + 30
+    for req in reqs:
+        assert [*req.output_ids] == plain(model, [*req.origin_input_ids], len(req.output_ids))
+
+
+def test_rows_that_cannot_be_read_end_no_request(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(METHOD, "goose")
+    drafts = batch_drafts_of(worker())
+    scheduler = Scheduler(forward_with(drafts), follows(3), overlap=False)
+    scheduler.add("r", [1, 2, 3, 4] * 5)
+    scheduler.step()
+    own = drafts.verified
+    monkeypatch.setattr(drafts, "verified", lambda _: own(SimpleNamespace(logits_output=None)))
+    with caplog.at_level(logging.ERROR, "draftwood"):
+        for _ in range(3):
+            scheduler.step()
+    assert len(caplog.records) == 1
+
+
+def test_a_prompt_is_not_taken_for_a_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even where there are as many prompts as nodes."""
+    monkeypatch.setenv(METHOD, "tr")
+    model, drafted = follows(3), []
+    for prompts in (0, NODES):
+        drafts = batch_drafts_of(worker())
+        scheduler = Scheduler(forward_with(drafts), model, overlap=False)
+        scheduler.add("r", [1, 2, 3, 4] * 5)
+        for _ in range(10):
+            scheduler.step()
+            scheduler.prefill({f"p{i}": [7, 8 + i] for i in range(prompts)})
+            del scheduler.running[1:]
+        drafted.append(scheduler.drafted)
+    assert drafted[0] == drafted[1]
+
+
+@pytest.mark.parametrize("text", ["", "goose", "pld"])
+def test_prompts_are_read_between_decodes(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """With overlap, the tokens of the decode before have then arrived already."""
+    monkeypatch.setenv(METHOD, text)
+    model, drafts = follows(3), batch_drafts_of(worker(overlap=True))
+    scheduler = Scheduler(forward_with(drafts), model, overlap=True)
+    prompts = {f"r{i}": [(i * 7 + j * j) % VOCAB for j in range(12)] for i in range(8)}
+    reqs: list[Req] = []
+    for step in range(60):
+        if step % 6 == 0 and len(reqs) < len(prompts):
+            rid = f"r{len(reqs)}"
+            reqs += scheduler.prefill({rid: prompts[rid]})
+        scheduler.step()
+        for req in scheduler.running:
+            assert drafts.drafts.length(req.rid) == len(req.text)
+    for req in reqs:
+        assert [*req.output_ids] == plain(model, [*req.origin_input_ids], len(req.output_ids))
 
 
 def test_ranks_do_not_share_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

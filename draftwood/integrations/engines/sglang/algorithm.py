@@ -109,6 +109,12 @@ def hook_ngram() -> None:
     def prepare(original: Callable[..., Any], worker: Any, batch: Any) -> Any:  # noqa: ARG001
         return _of(worker).prepared(batch)
 
+    def learn(original: Callable[..., Any], worker: Any, batch: Any) -> None:
+        """Nothing: sources learn from the next step's texts.
+
+        The original reads what its own ``_prepare_draft_tokens`` has kept of the step before.
+        """
+
     def flush(original: Callable[..., Any], worker: Any) -> Any:
         _of(worker).clear()
         return original(worker)
@@ -122,6 +128,7 @@ def hook_ngram() -> None:
 
     for name, hook in (
         ("_prepare_draft_tokens", prepare),
+        ("_update_ngram_corpus", learn),
         ("clear_cache_pool", flush),
         ("forward_batch_generation", forward),
     ):

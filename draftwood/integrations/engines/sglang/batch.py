@@ -14,7 +14,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines.drafts import FLAT_COSTS, EngineDrafts
 from draftwood.integrations.engines.encoding import encoding
 from draftwood.integrations.engines.environment import costs_of, method_of
-from draftwood.integrations.engines.packed import packed
+from draftwood.integrations.engines.packed import PackedTree, packed
 from draftwood.integrations.engines.rows import TopRows
 from draftwood.tree import TokenTree, TreeBuilder
 
@@ -70,6 +70,7 @@ class BatchDrafts:
         self._last: list[str] = []  # requests of the step before, in its order
         self._trees: list[TokenTree] = []
         self._verified: _Verified | None = None
+        self._awaited = False  # a forward of trees runs, whose result is the next one
 
     def prepared(self, batch: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Tokens int64 ``[bs * nodes]`` and ancestor masks bool ``[bs * nodes * nodes]``.
@@ -77,6 +78,7 @@ class BatchDrafts:
         Args:
             batch: SGLang's ``ScheduleBatch``.
         """
+        # Not guarded: a step without the right root would have other tokens.
         added = self._added(batch)
         roots = [_newest(req, new) for req, new in zip(batch.reqs, added, strict=True)]
         try:
@@ -85,16 +87,14 @@ class BatchDrafts:
         except Exception as error:  # noqa: BLE001 - the engine goes on
             self.drafts.report(error)
             found = [None] * len(roots)
-        self._trees = [
-            TreeBuilder(root).build("plain")
-            if tree is None or int(tree.tokens[0]) != root
-            else tree
-            for tree, root in zip(found, roots, strict=True)
-        ]
         self._last = [req.rid for req in batch.reqs]
-        every = [packed(tree, self._nodes) for tree in self._trees]
-        tokens = np.concatenate([each.tokens for each in every])
-        return tokens, np.concatenate([each.mask.ravel() for each in every])
+        every = [
+            self._placed(rid, tree, root)
+            for rid, tree, root in zip(self._last, found, roots, strict=True)
+        ]
+        self._trees, self._awaited = [tree for tree, _ in every], True
+        tokens = np.concatenate([form.tokens for _, form in every])
+        return tokens, np.concatenate([form.mask.ravel() for _, form in every])
 
     def verified(self, result: Any) -> None:
         """Begin to copy the likeliest tokens of the rows of a step to the host.
@@ -102,29 +102,49 @@ class BatchDrafts:
         Args:
             result: SGLang's ``GenerationBatchResult``.
         """
+        awaited, self._awaited = self._awaited, False
         width = self.drafts.needs.top_k
-        logits = result.logits_output.next_token_logits if width and self._last else None
-        # A prompt's forward has one row for each request.
-        if logits is None or len(logits) != len(self._last) * self._nodes:
-            return
+        if not awaited or not width:
+            return  # of prompts, or of no use
         try:
-            self._verified = _top(logits, width)
+            self._verified = _top(result.logits_output.next_token_logits, width)
         except Exception as error:  # noqa: BLE001 - likewise
             self.drafts.report(error)
 
     def clear(self) -> None:
         """Forget all requests."""
         self.drafts.clear()
-        self._last, self._trees, self._verified = [], [], None
+        self._last, self._trees, self._verified, self._awaited = [], [], None, False
+
+    def _placed(self, rid: str, tree: TokenTree | None, root: int) -> tuple[TokenTree, PackedTree]:
+        """A request's tree and its packed form: of its root alone where a tree does not fit."""
+        if tree is not None and int(tree.tokens[0]) == root:
+            try:
+                return tree, packed(tree, self._nodes)
+            except Exception as error:  # noqa: BLE001 - likewise
+                self.drafts.report(error)
+        self.drafts.withdraw(rid)
+        alone = TreeBuilder(root).build("plain")
+        return alone, packed(alone, self._nodes)
 
     def _added(self, batch: Any) -> list[list[int]]:
-        """Tokens of each request that are not in its ``output_ids`` yet."""
+        """Tokens of each request that are not in its ``output_ids`` yet.
+
+        They are those of its last step, unless another batch ran after that: SGLang has then
+        processed the step meanwhile.
+        """
         if not self._overlap or batch.grammar_needs_sync():
             return [[] for _ in batch.reqs]
         tokens = batch.spec_info.accept_tokens.cpu().tolist()
         counts = batch.spec_info.accept_lens.cpu().tolist()
-        starts = range(0, len(counts) * self._nodes, self._nodes)
-        return [tokens[start : start + n] for start, n in zip(starts, counts, strict=True)]
+        found = []
+        for place, (req, count) in enumerate(zip(batch.reqs, counts, strict=True)):
+            # Of a text, the last token alone has no keys and values yet.
+            length = int(batch.seq_lens_cpu[place]) + 1
+            lacking = length - len(req.origin_input_ids) - len(req.output_ids)
+            end = place * self._nodes + count
+            found.append(tokens[end - min(count, max(0, lacking)) : end])
+        return found
 
     def _learn(self, batch: Any, added: Sequence[Sequence[int]]) -> None:
         """Tell the sources what the step before has committed, and what has ended."""

@@ -1,0 +1,113 @@
+"""The hooks on SGLang's NGRAM, on a stand-in for its worker with the overlap schedule."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from draftwood.integrations.engines.environment import METHOD
+from tests.integrations.engines.small_engine import VOCAB, follows, plain
+from tests.integrations.engines.small_scheduler import NODES, Scheduler, worker
+
+ALGORITHM = "draftwood.integrations.engines.sglang.algorithm"
+WORKER = "sglang.srt.speculative.ngram_worker"
+
+
+class NGRAMWorker:
+    """What SGLang's worker does around its drafts, which nobody asks for here."""
+
+    enable_overlap: bool
+    draftwood: Any
+    prev_token_ids: list[int]
+
+    def __init__(self, *, overlap: bool) -> None:
+        vars(self).update(vars(worker(overlap=overlap)))
+        self.cleared = 0
+
+    def clear_cache_pool(self) -> None:
+        self.cleared += 1
+
+    def _prepare_draft_tokens(self, batch: Any) -> Any:
+        self.prev_token_ids = batch.spec_info.accept_tokens.tolist()
+        raise AssertionError("these are SGLang's own drafts")
+
+    def _update_ngram_corpus(self, batch: Any) -> None:
+        if self.enable_overlap:
+            assert len(self.prev_token_ids) == len(batch.reqs) * NODES
+
+    def forward_batch_generation(self, batch: Any) -> Any:
+        if batch.verify is None:
+            return batch.result
+        result = batch.verify(*self._prepare_draft_tokens(batch))
+        self._update_ngram_corpus(batch)
+        return result
+
+
+class Registry:
+    """SGLang's registry of hooks, which applies them at once."""
+
+    @staticmethod
+    def register(place: str, hook: Callable[..., Any], kind: str) -> None:
+        """Call the hook in place of a method, which it gets."""
+        assert kind == "around"
+        module, owner, name = place.rsplit(".", 2)
+        kept = getattr(sys.modules[module], owner)
+        original = getattr(kept, name)
+        setattr(kept, name, lambda *given, **named: hook(original, *given, **named))
+
+
+@pytest.fixture
+def hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[NGRAMWorker]]:
+    """The worker with Draftwood's hooks."""
+
+    class Own(NGRAMWorker):
+        """A copy for one test."""
+
+    contents: dict[str, dict[str, object]] = {
+        "sglang": {},
+        "sglang.srt": {},
+        "sglang.srt.managers": {},
+        "sglang.srt.managers.overlap_utils": {"FutureMap": object},
+        "sglang.srt.plugins": {},
+        "sglang.srt.plugins.hook_registry": {
+            "HookRegistry": Registry,
+            "HookType": SimpleNamespace(AROUND="around"),
+        },
+        "sglang.srt.speculative": {},
+        "sglang.srt.speculative.spec_info": {"SpeculativeAlgorithm": object},
+        "sglang.srt.speculative.spec_registry": {"CustomSpecAlgo": object},
+        WORKER: {"NGRAMWorker": Own},
+    }
+    for name, content in contents.items():
+        module = ModuleType(name)
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+    try:
+        importlib.import_module(ALGORITHM).hook_ngram()
+        yield Own
+    finally:
+        sys.modules.pop(ALGORITHM, None)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_ngram_drafts_with_draftwood(
+    monkeypatch: pytest.MonkeyPatch, hooked: type[NGRAMWorker], overlap: bool
+) -> None:
+    monkeypatch.setenv(METHOD, "goose")
+    model, ngram = follows(3), hooked(overlap=overlap)
+    scheduler = Scheduler(ngram.forward_batch_generation, model, overlap=overlap)
+    prompts = {f"r{i}": [(i * 7 + j * j) % VOCAB for j in range(12)] for i in range(4)}
+    reqs = scheduler.prefill(prompts)
+    for _ in range(40):
+        scheduler.step()
+    for req in reqs:
+        assert [*req.output_ids] == plain(model, [*req.origin_input_ids], len(req.output_ids))
+    drafts = ngram.draftwood.drafts
+    assert drafts.acceptance.accepted["adjacency"] > 0, "the rows were read"
+    ngram.clear_cache_pool()
+    assert (len(drafts), ngram.cleared) == (0, 1)

@@ -5,7 +5,8 @@
 * that of ``speculators`` (``speculators_model_type: dflash``, ``dflash2`` or ``dspark``), with the
   layers' configuration under ``transformer_layer_config``;
 * DeepSpec's (``Qwen3DSparkModel``), with everything at the top level. Without a Markov head
-  (``markov_rank: 0``) it is DFlash.
+  (``markov_rank: 0``) it is DFlash;
+* transformers' own (:mod:`draftwood.drafters.dflash.assistant`).
 
 They name the hidden states that are read in ways that differ by one. z-lab's and DeepSpec's id i is
 the output of layer i, which is the state entering layer i + 1, and DeepSpec's -1 the embedding.
@@ -20,6 +21,7 @@ from typing import Any
 
 from transformers import Qwen3Config
 
+from draftwood.drafters.dflash.assistant import as_others, is_assistant
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 
@@ -107,7 +109,8 @@ class DFlashConfig:
 def is_dflash(raw: Mapping[str, Any]) -> bool:
     """Whether a ``config.json`` is of DFlash's family."""
     known = {"DFlashDraftModel", "dflash", *_DFLASH2, *_DSPARK, *_RELATIVES}
-    return "dflash_config" in raw or _INSIDE in raw or bool(_names(raw) & known)
+    named = "dflash_config" in raw or _INSIDE in raw or is_assistant(raw)
+    return named or bool(_names(raw) & known)
 
 
 def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
@@ -117,6 +120,8 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
         DraftwoodError: it is of another format, of a variant that computes something else, or made
             for another target.
     """
+    if is_assistant(raw):
+        raw = as_others(raw)
     options: Mapping[str, Any] = raw.get("dflash_config") or {}
     _refuse_relatives(raw, options)
     speculators = raw.get("speculators_model_type") in ("dflash", "dflash2", "dspark")

@@ -19,12 +19,18 @@ from torch import nn
 from torch.nn import functional
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from draftwood.drafters._directory import CONFIG, SAFE, DrafterDirectory, located
+from draftwood.drafters._directory import CONFIG, SAFE, located
 from draftwood.drafters._head import AutoregressiveHead
 from draftwood.drafters.eagle3.config import Eagle3Config, Stored, read_config, write_config
 from draftwood.drafters.eagle3.eagle1_checkpoint import eagle1_head, is_eagle1
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.eagle3.names import canonical
+from draftwood.drafters.eagle3.speculators import (
+    EAGLE1,
+    as_eagle1,
+    is_eagle1_of_speculators,
+    refuse_other_types,
+)
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Target, TargetInfo
 
@@ -37,17 +43,21 @@ _ATTENTION = "midlayer.self_attn"
 def load_any_head(name: str, target: Target, dtype: torch.dtype) -> AutoregressiveHead:
     """Load a head of EAGLE-1, EAGLE-2, EAGLE-3 or P-EAGLE, as :func:`load_head` does.
 
-    Its tensors tell which it is. One without an ``lm_head`` of its own has the target's dtype.
+    Its tensors tell which it is, or its ``speculators_model_type``. One without an ``lm_head`` of its own has the target's dtype.
 
     Raises:
         DraftwoodError: see :func:`load_head`.
     """
     directory = located(name, "an EAGLE-3 head")
+    raw: Mapping[str, Any] = directory.config()
+    refuse_other_types(raw, EAGLE1)
     tensors, info = directory.tensors(), target.info
     embedding, output = target.embedding(), target.lm_head()
+    if is_eagle1_of_speculators(raw):
+        raw, tensors = as_eagle1(raw, tensors)
     if is_eagle1(tensors):
-        return eagle1_head(tensors, directory.config(), info, embedding, output)
-    return _made(tensors, directory, info, embedding, output, dtype)
+        return eagle1_head(tensors, raw, info, embedding, output)
+    return _made(tensors, raw, info, embedding, output, dtype)
 
 
 def load_head(
@@ -72,20 +82,21 @@ def load_head(
             message names the tensor and both shapes.
     """
     directory = located(str(name), "an EAGLE-3 head")
-    return _made(directory.tensors(), directory, target, embedding, output, dtype)
+    raw = directory.config()
+    refuse_other_types(raw)
+    return _made(directory.tensors(), raw, target, embedding, output, dtype)
 
 
 def _made(
     stored: Mapping[str, torch.Tensor],
-    directory: DrafterDirectory,
+    raw: Mapping[str, Any],
     target: TargetInfo,
     embedding: nn.Module | None,
     output: nn.Module | None,
     dtype: torch.dtype | None,
 ) -> Eagle3Head:
-    """The head of some tensors and a directory's configuration; see :func:`load_head`."""
+    """The head of some tensors and the content of a ``config.json``; see :func:`load_head`."""
     tensors = canonical(stored)
-    raw = directory.config()
     _fit_output(tensors, target.vocab_size)
     _complete(tensors, raw, output)
     _flatten_mask(tensors)

@@ -75,7 +75,6 @@ _QWEN3 = {
 }
 _IDS = "eagle_aux_hidden_state_layer_ids"
 _OUTPUTS = "target_layer_ids"
-_KINDS = ("eagle3", "peagle")
 _LAYERS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
 
 
@@ -200,17 +199,11 @@ def read_config(
     The vocabulary size is the target's, because that of configs is often a default.
 
     Raises:
-        DraftwoodError: the config is of another draft network or an unsupported variant,
-            contradicts itself or the tensors, or was made for another target.
+        DraftwoodError: the config is of an unsupported variant, contradicts itself or the tensors,
+            or was made for another target.
     """
     stored = stored or Stored()
     raw = {name: value for name, value in raw.items() if value is not None}
-    kind = raw.get("speculators_model_type", "eagle3")
-    if kind not in _KINDS:
-        raise DraftwoodError(
-            f'speculators_model_type is "{kind}"; only "{_KINDS[0]}" and "{_KINDS[1]}" heads are '
-            "read"
-        )
     nested = raw.get("eagle_config", {})
     layer = raw.get("transformer_layer_config", raw)
     _refuse_variants(raw, nested, layer)

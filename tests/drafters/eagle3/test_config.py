@@ -152,7 +152,6 @@ def test_rope_in_every_spelling() -> None:
         ({"target_hidden_size": 32}, r"width 32 .*target's have 24"),
         ({"draft_vocab_size": 41}, "draft_vocab_size is 41; give 1 to 40"),
         ({"draft_vocab_size": "many"}, "draft_vocab_size"),
-        ({"speculators_model_type": "eagle"}, '"eagle"; only "eagle3" and "peagle"'),
     ],
 )
 def test_heads_that_are_refused(layout: Any, wrong: dict[str, Any], message: str) -> None:

@@ -16,6 +16,7 @@ from draftwood.drafters.eagle3.eagle1_head import Eagle1Head
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.host import ModelHost
 from draftwood.errors import DraftwoodError
+from draftwood.methods.binding import kind_of
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
@@ -72,9 +73,15 @@ def tensors(*, fc_bias: bool = True, norms: bool = False, bias: bool = False) ->
     }
 
 
-def saved(directory: Path, given: dict[str, torch.Tensor], *, pickled: bool = False) -> str:
+def saved(
+    directory: Path,
+    given: dict[str, torch.Tensor],
+    *,
+    pickled: bool = False,
+    raw: dict[str, Any] = CONFIG,
+) -> str:
     directory.mkdir(exist_ok=True)
-    (directory / "config.json").write_text(json.dumps(CONFIG))
+    (directory / "config.json").write_text(json.dumps(raw))
     if pickled:
         torch.save(given, directory / "pytorch_model.bin")
     else:
@@ -192,6 +199,57 @@ def test_pickles_and_prefixes_are_read(target: Runner, tmp_path: Path) -> None:
         head = load_any_head(name, target, torch.float32)
         for key, tensor in plain.state_dict().items():
             assert torch.equal(head.state_dict()[key], tensor), key
+
+
+def speculators(kind: str = "eagle", **changes: Any) -> dict[str, Any]:
+    """A ``config.json`` of the speculators library."""
+    layer = {name: each for name, each in CONFIG.items() if name != "architectures"}
+    return {
+        "architectures": ["EagleSpeculator"],
+        "speculators_model_type": kind,
+        "transformer_layer_config": layer,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("fc_bias", [True, False])
+def test_heads_of_speculators_are_read(target: Runner, tmp_path: Path, fc_bias: bool) -> None:
+    given = tensors(fc_bias=fc_bias)
+    plain = head_of(tmp_path / "plain", target, fc_bias=fc_bias)
+    spelt = {
+        name.replace("fc.", "fusion_fc.").replace("layers.0.", "transformer."): tensor
+        for name, tensor in given.items()
+    } | {"lm_head.weight": torch.zeros(VOCAB, H)}
+    raw = speculators(fusion_bias=fc_bias, layernorms=False)
+    name = saved(tmp_path / "theirs", spelt, raw=raw)
+    assert kind_of("head", name) == "eagle3"
+    head = load_any_head(name, target, torch.float32)
+    for key, tensor in plain.state_dict().items():
+        assert torch.equal(head.state_dict()[key], tensor), key
+    assert head.config.rope_parameters == plain.config.rope_parameters
+    assert head.config.rms_norm_eps == plain.config.rms_norm_eps
+    with pytest.raises(DraftwoodError, match='is "eagle": it is an EAGLE-1 head: give an EAGLE-3'):
+        load_head(name, target.info)
+
+
+@pytest.mark.parametrize(
+    ("raw", "complaint"),
+    [
+        (speculators(layernorms=True), "has layernorms = true .* not read"),
+        (speculators(transformer_layer_architecture="OPTDecoderLayer"), "is OPTDecoderLayer"),
+        (speculators(transformer_layer_config=None), "with no transformer_layer_config"),
+        (speculators("mtp"), '"mtp": it is a target\'s MTP layer .* --method mtp with head=PATH'),
+        (speculators("dflash"), "DFlash's family, not an EAGLE head: write drafter=dflash"),
+        (speculators("wave"), r"none of the formats that are read \(eagle, eagle3, peagle\)"),
+    ],
+)
+def test_other_formats_of_speculators_are_refused_by_name(
+    target: Runner, tmp_path: Path, raw: dict[str, Any], complaint: str
+) -> None:
+    """Whatever their tensors are called."""
+    name = saved(tmp_path, {"mtp_layers.0.input_proj.weight": torch.zeros(H, 2 * H)}, raw=raw)
+    with pytest.raises(DraftwoodError, match=complaint):
+        load_any_head(name, target, torch.float32)
 
 
 @pytest.mark.parametrize(

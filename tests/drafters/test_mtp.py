@@ -25,6 +25,7 @@ from tests.drafters.expand_and_check import drive
 from tests.factories.model_families import VOCAB
 from tests.factories.mtp_targets import (
     LAYERS,
+    RECURRENT,
     WEIGHTS,
     loaded_target,
     needs_mtp,
@@ -86,6 +87,7 @@ class LayerText(DecodedText):
         ("deepseek_v3", 2),
         ("glm4_moe_lite", 1),
         ("mellum", 1),
+        *((family, 1) for family in RECURRENT),
     ],
 )
 def test_every_answer_is_that_of_transformers_layers(
@@ -144,8 +146,17 @@ def test_a_detail_that_is_wrong_would_be_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("family", ["glm4_moe", "deepseek_v3"])
+@pytest.mark.parametrize(
+    ("family", "count"),
+    [
+        ("glm4_moe", 1),
+        ("glm4_moe", 2),
+        ("deepseek_v3", 1),
+        ("deepseek_v3", 2),
+        ("qwen3_next", 1),
+        ("qwen3_5_text", 1),
+    ],
+)
 def test_tokens_are_those_of_plain_decoding(
     tmp_path: Path, family: str, count: int, size: int, sampling: SamplingParams
 ) -> None:

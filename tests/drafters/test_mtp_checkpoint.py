@@ -139,9 +139,9 @@ def test_a_family_without_layers_is_refused_by_name(tmp_path: Path) -> None:
         ({"model_type": "mimo"}, "'mimo' are not read: .* takes the hidden state first"),
         ({"model_type": "mimo_v2_flash"}, "sizes of its own"),
         ({"model_type": "ernie4_5_moe"}, "no norm before the output"),
-        ({"model_type": "nemotron_h"}, "recurrent layers"),
-        ({"model_type": "qwen3_next"}, "recurrent layers"),
-        ({"text_config": {"model_type": "qwen3_5_text"}}, "recurrent layers"),
+        ({"model_type": "nemotron_h"}, "made of several blocks"),
+        ({"model_type": "step3p7", "text_config": {"model_type": "step3p5"}}, "Step 3.7 alone"),
+        ({"speculators_model_type": "mtp"}, "names of MTP layers are not read: .* head=PATH"),
         ({"model_type": "deepseek_v4"}, "hyper-connections"),
         ({"model_type": "deepseek_v32"}, "indexed keys"),
         ({"model_type": "glm_moe_dsa"}, "indexed keys"),
@@ -154,6 +154,31 @@ def test_a_family_without_layers_is_refused_by_name(tmp_path: Path) -> None:
 def test_other_families_are_refused_with_the_reason(raw: dict[str, Any], complaint: str) -> None:
     with pytest.raises(DraftwoodError, match=complaint):
         refuse_family(raw)
+
+
+@needs_mtp
+def test_layers_of_a_checkpoint_that_reads_images_as_well(tmp_path: Path) -> None:
+    """Its text's layers are those of the same target without the images."""
+    alone = saved_target(tmp_path / "alone", "qwen3_5_text")
+    both = saved_target(tmp_path / "both", "qwen3_5_text")
+    text = json.loads((both / "config.json").read_text())
+    whole = {"model_type": "qwen3_5", "architectures": ["Qwen3_5ForConditionalGeneration"]}
+    (both / "config.json").write_text(json.dumps(whole | {"text_config": text}))
+    assert names_layers(json.loads((both / "config.json").read_text()))
+    target = target_of(alone)
+    [own], [other] = (load_mtp(str(each), target, torch.float32) for each in (alone, both))
+    for name, tensor in own.state_dict().items():
+        assert torch.equal(other.state_dict()[name], tensor), name
+
+
+@needs_mtp
+def test_a_family_that_says_nothing_of_its_layers(tmp_path: Path) -> None:
+    target = target_of(saved_target(tmp_path, "qwen3_next"))
+    assert names_layers(json.loads((tmp_path / "config.json").read_text()))
+    tensors = load_file(tmp_path / WEIGHTS)
+    rewritten(tmp_path, {name: t for name, t in tensors.items() if not name.startswith("mtp.")})
+    with pytest.raises(DraftwoodError, match=r"lacks the MTP layers that its target has \(1, mtp"):
+        Mtp().build(ModelHost(target))
 
 
 @needs_mtp

@@ -33,21 +33,37 @@ _LATENT: dict[str, Any] = {
     "qk_nope_head_dim": 8,
     "v_head_dim": 12,
 }
-_FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "glm4_moe": ("Glm4Moe", {**_EXPERTS, "n_routed_experts": 4}),
-    "deepseek_v3": ("DeepseekV3", {**_LATENT, "first_k_dense_replace": 1}),
-    "glm4_moe_lite": ("Glm4MoeLite", _LATENT),
-    "mellum": (
-        "Mellum",
-        {
-            **_EXPERTS,
-            "num_experts": 4,
-            "head_dim": 8,
-            "sliding_window": 64,
-            "layer_types": ["sliding_attention", "full_attention"],
-        },
-    ),
+_RECURRENT: dict[str, Any] = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_conv_kernel_dim": 4,
+    "head_dim": 8,
+    "layer_types": ["linear_attention", "full_attention"],
 }
+_SHARED_EXPERT = {**_EXPERTS, "num_experts": 4, "shared_expert_intermediate_size": 24}
+_FAMILIES: dict[str, dict[str, Any]] = {
+    "glm4_moe": {**_EXPERTS, "n_routed_experts": 4},
+    "deepseek_v3": {**_LATENT, "first_k_dense_replace": 1},
+    "glm4_moe_lite": _LATENT,
+    "mellum": {
+        **_EXPERTS,
+        "num_experts": 4,
+        "head_dim": 8,
+        "sliding_window": 64,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "qwen3_next": {**_RECURRENT, **_SHARED_EXPERT},
+    "qwen3_5_text": _RECURRENT,
+    "qwen3_5_moe_text": {**_RECURRENT, **_SHARED_EXPERT},
+}
+RECURRENT = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+"""Families with recurrent layers; their MTP layers attend."""
+
+_COUNTS = dict.fromkeys(RECURRENT, "mtp_num_hidden_layers")
+_UNDER_MTP = ("mellum", *RECURRENT)
+"""Families whose one layer is ``mtp.*``; that of others is behind the target's layers."""
 
 
 def saved_target(
@@ -61,11 +77,13 @@ def saved_target(
         count: MTP layers.
         copies: the target's layers leave the embedding as it is, and so do the MTP layers.
     """
-    kind, settings = _FAMILIES[family]
-    fields: dict[str, Any] = {**SMALL, **settings, "num_nextn_predict_layers": count}
+    named = _COUNTS.get(family, "num_nextn_predict_layers")
+    # Qwen3-Next has one layer, and its configuration is silent on that.
+    said = {} if family == "qwen3_next" else {named: count}
     torch.manual_seed(0)
-    config = getattr(hf, f"{kind}Config")(**fields)
-    getattr(hf, f"{kind}ForCausalLM")(config).save_pretrained(directory)
+    config: Any = hf.AutoConfig.for_model(family, **SMALL, **_FAMILIES[family], **said)
+    auto: Any = hf.AutoModelForCausalLM
+    auto.from_config(config).save_pretrained(directory)
     tensors = load_file(directory / WEIGHTS)
     last = f"model.layers.{LAYERS - 1}."
     block = {name.removeprefix(last): t for name, t in tensors.items() if name.startswith(last)}
@@ -90,9 +108,11 @@ def transformers_layers(directory: Path, family: str, count: int) -> tuple[Any, 
     model.config.num_mtp_layers = count
     if family == "glm4_moe_lite":
         model.config.mtp_mlp_layer_types = ["sparse"] * count
+    if family in RECURRENT:
+        model.config.mtp_layer_types = ["full_attention"] * count
     numbers = range(LAYERS, LAYERS + count)
     own = {rf"model\.layers\.{number}\." for number in numbers}
-    model._keys_to_ignore_on_load_unexpected = {r"^mtp\."} if family == "mellum" else own
+    model._keys_to_ignore_on_load_unexpected = {r"^mtp\."} if family in _UNDER_MTP else own
     mtp: Any = modeling_layers
     layers = mtp.MtpModel.from_pretrained(model)
     layers.train(mode=False)
@@ -110,7 +130,7 @@ def _mtp_layer(
     prefix = f"model.layers.{LAYERS + number}."
     names = {name: prefix + name for name in ("enorm", "hnorm", "eh_proj")}
     names["norm"] = prefix + "shared_head.norm"
-    if family == "mellum":
+    if family in _UNDER_MTP:
         prefix = "mtp.layers.0."
         names = {
             "enorm": "mtp.pre_fc_norm_embedding",

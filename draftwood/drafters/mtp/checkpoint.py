@@ -93,11 +93,14 @@ def _place(name: str, info: TargetInfo) -> str:
 
 def _config(directory: DrafterDirectory) -> Any:
     try:
-        return AutoConfig.from_pretrained(directory.path, trust_remote_code=False)
+        whole = AutoConfig.from_pretrained(directory.path, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, StrictDataclassError) as error:
         raise DraftwoodError(
             f"the config.json of {directory.path} cannot be used: {first_line(error)}"
         ) from error
+    found = whole.get_text_config()
+    found.name_or_path = str(directory.path)
+    return found
 
 
 def _check_sizes(config: Any, info: TargetInfo) -> None:
@@ -131,7 +134,7 @@ def _check_stored(path: Path, layers: int, count: int) -> set[str]:
                     )
             return set(patterns)
     raise DraftwoodError(
-        f"{path} lacks the MTP layers that its config.json names ({count}, from "
+        f"{path} lacks the MTP layers that its target has ({count}, mtp.* or from "
         f"model.layers.{layers} on): copies that were quantised or trained further often do; name "
         "the original checkpoint, head=PATH, or draft with a model or a head"
     )

@@ -14,15 +14,23 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
     "glm4_moe": {},
     "glm4_moe_lite": {"mtp_mlp_layer_types": "sparse"},
     "mellum": {},
+    "qwen3_5_moe_text": {"mtp_layer_types": "full_attention"},
+    "qwen3_5_text": {"mtp_layer_types": "full_attention"},
+    "qwen3_next": {"mtp_layer_types": "full_attention"},
 }
 """The families that are read, by ``model_type``, and per-layer fields that they leave out."""
 
-_STATEFUL = "MTP layers of targets with recurrent layers are not served"
+_INSIDE = ("qwen3_5_moe_text", "qwen3_5_text")
+"""Families whose checkpoints read images as well; the MTP layers are those of the text alone."""
+
+_UNSAID = {"qwen3_next": 1}
+"""MTP layers of families whose ``config.json`` says nothing of them."""
+
 _SPARSE = "the layers attend to indexed keys, for which there are no masks of trees"
 _OTHER_LAYERS = "transformers builds no such layers"
 
 _REFUSED: Mapping[str, str] = {
-    "bailing_hybrid": _STATEFUL,
+    "bailing_hybrid": "their kind is that of the target's last layer, and it has two",
     "deepseek_v32": _SPARSE,
     "deepseek_v4": "their hidden states have several streams (hyper-connections)",
     "ernie4_5": "they have no norm before the output, and " + _OTHER_LAYERS,
@@ -32,12 +40,8 @@ _REFUSED: Mapping[str, str] = {
     "mimo": "their projection takes the hidden state first, and " + _OTHER_LAYERS,
     "mimo_v2_flash": "their attention has sizes of its own, and " + _OTHER_LAYERS,
     "mistral_large4": "its draft layers are a DSpark head, not MTP layers",
-    "nemotron_h": _STATEFUL,
-    "qwen3_5": _STATEFUL,
-    "qwen3_5_moe": _STATEFUL,
-    "qwen3_5_moe_text": _STATEFUL,
-    "qwen3_5_text": _STATEFUL,
-    "qwen3_next": _STATEFUL,
+    "nemotron_h": "they are made of several blocks, and " + _OTHER_LAYERS,
+    "step3p5": "transformers has this family as the text part of Step 3.7 alone, which reads images",
 }
 
 _COUNTS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
@@ -51,7 +55,7 @@ def names_layers(raw: Mapping[str, Any]) -> bool:
     return (
         any(str(kind).endswith(_MODELS) for kind in kinds)
         and "draft_vocab_size" not in raw
-        and any(text.get(name) for name in _COUNTS)
+        and (any(text.get(name) for name in _COUNTS) or text.get("model_type") in _UNSAID)
     )
 
 
@@ -62,6 +66,11 @@ def refuse_family(raw: Mapping[str, Any]) -> None:
         DraftwoodError: it is of another family than those that are read; the message says why its
             layers are not.
     """
+    if raw.get("speculators_model_type") is not None:
+        raise DraftwoodError(
+            "these are weights of the speculators library, whose names of MTP layers are not read: "
+            "name a checkpoint that has the layers under the target's own names, head=PATH"
+        )
     family = str(_text(raw).get("model_type", ""))
     reason = _REFUSED.get(family)
     if reason is not None:
@@ -71,7 +80,7 @@ def refuse_family(raw: Mapping[str, Any]) -> None:
             f"there are no MTP layers to draft with: the target's family is {family!r}, and those "
             f"of {', '.join(sorted(_FIELDS))} are read; draft with a model or a head"
         )
-    if _text(raw) is not raw:
+    if _text(raw) is not raw and family not in _INSIDE:
         raise DraftwoodError(
             f"MTP layers of multi-modal checkpoints are not read ({raw.get('model_type')!r}); "
             "draft with a model or a head"
@@ -84,14 +93,16 @@ def complete_config(config: Any) -> int:
     Raises:
         DraftwoodError: it names no MTP layers.
     """
-    count = getattr(config, _COUNTS[0], None) or 0
+    family = config.model_type
+    said = [found for name in _COUNTS if (found := getattr(config, name, None)) is not None]
+    count = said[0] if said else _UNSAID.get(family, 0)
     if count < 1:
         raise DraftwoodError(
             f"the target has no MTP layers: {_COUNTS[0]} is {count} in its config.json; draft with "
             "a model or a head"
         )
     config.num_mtp_layers = count
-    for name, kind in _FIELDS[config.model_type].items():
+    for name, kind in _FIELDS[family].items():
         if getattr(config, name, None) is None:
             setattr(config, name, [kind] * count)
     return int(count)

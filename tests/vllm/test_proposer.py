@@ -19,7 +19,7 @@ pytest.importorskip("vllm", reason="runs in an environment with vLLM: make test-
 httpx = pytest.importorskip("httpx")
 
 from runs.vllm_decode import PROPOSER, speculation  # noqa: E402
-from tests.factories.server_process import until_ready  # noqa: E402
+from tests.factories.server_process import answers, until_ready  # noqa: E402
 from tests.factories.tiny_checkpoint import write_checkpoint  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +90,7 @@ def test_sampled_tokens_are_accepted_and_refused(model: Path, prompts: Path) -> 
     assert 0 < found["num_accepted_tokens"] < found["num_draft_tokens"]
 
 
-def test_a_server(model: Path, plain: dict[str, Any], prompts: Path) -> None:
+def test_a_server_that_is_asked_eight_things_at_once(model: Path, plain: dict[str, Any], prompts: Path) -> None:
     config = json.dumps(speculation("draftwood", 7))
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
     command += ["--port", str(PORT), "--dtype", "float32", "--max-model-len", "512"]
@@ -100,14 +100,13 @@ def test_a_server(model: Path, plain: dict[str, Any], prompts: Path) -> None:
     )
     try:
         url = f"http://127.0.0.1:{PORT}"
-        client = httpx.Client(base_url=url, timeout=60)
+        client = httpx.Client(base_url=url, timeout=120)
         assert until_ready(client, process), "the server ended"
-        ids = json.loads(prompts.read_text())[:4]
         body = {"model": str(model), "max_tokens": 96, "temperature": 0, "ignore_eos": True}
         body |= {"return_token_ids": True}
-        for prompt, expected in zip(ids, plain["answers"], strict=False):
-            found = client.post("/v1/completions", json=body | {"prompt": prompt}).json()
-            assert found["choices"][0]["token_ids"] == expected
+        bodies = [body | {"prompt": prompt} for prompt in json.loads(prompts.read_text())]
+        found = answers(client, "/v1/completions", bodies)
+        assert [each["choices"][0]["token_ids"] for each in found] == plain["answers"]
         page = client.get("/metrics").text
         accepted = re.search(r"^vllm:spec_decode_num_accepted_tokens_total\{.*\} (\S+)", page, re.M)
         assert accepted is not None

@@ -71,7 +71,8 @@ def test_two_steps_have_its_numbers(
     network = load_dflash(str(tmp_path), target, torch.float32)
     assert (network.config.taps, network.config.drafted) == ((1, 3), BLOCK - 1)
     features = torch.randn(13, 2 * HIDDEN)
-    cache = cache_utils.DFlashCache(config=theirs.config)
+    caches: Any = cache_utils
+    cache = caches.DFlashCache(config=theirs.config)
     cache.activate_past_recording()
     read = 0
     for length, anchor in ((9, 3), (13, 5)):

@@ -123,9 +123,10 @@ def _mtp_layer(
     family: str, number: int, block: dict[str, torch.Tensor], width: int
 ) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(7 + number)
+    gain = 0.0 if family in RECURRENT else 1.0  # the weights of their norms are added to 1
 
     def noise(name: str, *shape: int) -> torch.Tensor:
-        return 0.2 * torch.randn(shape, generator=generator) + float("norm" in name)
+        return 0.2 * torch.randn(shape, generator=generator) + gain * ("norm" in name)
 
     prefix = f"model.layers.{LAYERS + number}."
     names = {name: prefix + name for name in ("enorm", "hnorm", "eh_proj")}

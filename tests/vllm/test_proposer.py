@@ -90,7 +90,9 @@ def test_sampled_tokens_are_accepted_and_refused(model: Path, prompts: Path) -> 
     assert 0 < found["num_accepted_tokens"] < found["num_draft_tokens"]
 
 
-def test_a_server_that_is_asked_eight_things_at_once(model: Path, plain: dict[str, Any], prompts: Path) -> None:
+def test_a_server_that_is_asked_eight_things_at_once(
+    model: Path, plain: dict[str, Any], prompts: Path
+) -> None:
     config = json.dumps(speculation("draftwood", 7))
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)]
     command += ["--port", str(PORT), "--dtype", "float32", "--max-model-len", "512"]

@@ -43,7 +43,8 @@ _ATTENTION = "midlayer.self_attn"
 def load_any_head(name: str, target: Target, dtype: torch.dtype) -> AutoregressiveHead:
     """Load a head of EAGLE-1, EAGLE-2, EAGLE-3 or P-EAGLE, as :func:`load_head` does.
 
-    Its tensors tell which it is, or its ``speculators_model_type``. One without an ``lm_head`` of its own has the target's dtype.
+    Its tensors tell which it is, or its ``speculators_model_type``. One without an ``lm_head`` of
+    its own has the target's dtype.
 
     Raises:
         DraftwoodError: see :func:`load_head`.

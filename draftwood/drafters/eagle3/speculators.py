@@ -21,8 +21,8 @@ _OTHERS = {
     "dspark": _BLOCKS,
     "xpress": _BLOCKS,
     "mtp": (
-        "a target's MTP layer under names of speculators, which is not read: give a checkpoint that "
-        "has the layer under the target's own names, --method mtp with head=PATH"
+        "a target's MTP layer under names of speculators, which is not read: give a checkpoint "
+        "that has the layer under the target's own names, --method mtp with head=PATH"
     ),
 }
 _NAMES = (("fusion_fc.", "fc."), ("transformer.", "layers.0."))
@@ -75,6 +75,6 @@ def as_eagle1(
     for name, tensor in tensors.items():
         for theirs, own in _NAMES:
             if name.startswith(theirs):
-                name = own + name.removeprefix(theirs)  # noqa: PLW2901
+                name = own + name.removeprefix(theirs)
         found[name] = tensor
     return inner, found

@@ -41,7 +41,7 @@ _REFUSED: Mapping[str, str] = {
     "mimo_v2_flash": "their attention has sizes of its own, and " + _OTHER_LAYERS,
     "mistral_large4": "its draft layers are a DSpark head, not MTP layers",
     "nemotron_h": "they are made of several blocks, and " + _OTHER_LAYERS,
-    "step3p5": "transformers has this family as the text part of Step 3.7 alone, which reads images",
+    "step3p5": "transformers has it as the text part of Step 3.7 alone, which reads images",
 }
 
 _COUNTS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")

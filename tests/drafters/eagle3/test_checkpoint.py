@@ -331,6 +331,7 @@ def test_no_config_and_no_json(tmp_path: Path) -> None:
 
 
 def test_no_weights_and_broken_ones(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
     with pytest.raises(DraftwoodError, match="has no weights"):
         load_head(tmp_path, TARGET)
     (tmp_path / "pytorch_model.bin").write_bytes(b"junk")
@@ -362,6 +363,7 @@ def test_a_pickle_cannot_run_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_shards_lie_beside_their_index(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"d2t": "../elsewhere.safetensors"}}))
     with pytest.raises(DraftwoodError, match="not a file beside it"):

@@ -173,24 +173,24 @@ def test_a_request_that_cannot_be_begun_takes_no_slot(caplog: pytest.LogCaptureF
     found = drafts("pld:budget=7")
     with caplog.at_level(logging.ERROR, "draftwood"):
         found.begin("a", [1, 2, 3])
-        found.begin("b", [7, 8, 9, 7, 8])
+        found.begin("b", [7, 8, 9, 10, 7, 8, 9])
         found.end("a")
         found.begin("c", [])
-        found.begin("d", [4, 5, 6, 4, 5])
+        found.begin("d", [4, 5, 6, 3, 4, 5, 6])
     assert len(caplog.records) == 1
     trees = found.draft(["b", "d"])
-    assert [tree.tokens.tolist()[:3] for tree in trees if tree] == [[8, 9, 7], [5, 6, 4]]
+    assert [tree.tokens.tolist()[:3] for tree in trees if tree] == [[9, 10, 7], [6, 3, 4]]
 
 
 def test_a_tree_that_is_taken_back_is_not_learnt_from() -> None:
     found = drafts("pld:budget=7")
-    found.begin("r", [1, 2, 3, 1, 2])
+    found.begin("r", [1, 2, 3, 4, 1, 2, 3])
     for _ in range(2):
         [tree] = found.draft(["r"])
         assert tree is not None
         assert tree.drafted > 0
         found.withdraw("r")
-        found.commit("r", [9, 1, 2])
+        found.commit("r", [9, 1, 2, 3])
     assert found.acceptance.drafted.total() == 0
     found.withdraw("s")  # nobody knows it
 

@@ -69,9 +69,9 @@ class Engine:
         tokenizer: needed for prompts that are text, for the text of what is generated, and for
             stop strings.
         max_batch: most requests decoded at once; more wait in a queue.
-        memory: most bytes of all keys and values, or a text such as ``"4GB"``; None: no limit.
-            Requests wait until there is room for all tokens that they may have. For a moment a
-            cache that grows takes twice as much.
+        memory: most bytes of all keys and values and of recurrent states, or a text such as
+            ``"4GB"``; None: no limit. Requests wait until there is room for all tokens that they
+            may have. For a moment a cache that grows takes twice as much.
         prefix_cache: most bytes of finished texts whose keys and values are kept, or a text such as
             ``"1GB"``; None: none. A prompt that begins like one of them, or like a running
             request's, in the same namespace, is cached from there on. This memory comes on top.
@@ -126,7 +126,8 @@ class Engine:
             self._phases.last_apart = recurrent = snapshots > 0
             needs = self._phases.needs
             self._prefixes = Prefixes(self.target, needs, kept_bytes, recurrent=recurrent)
-        sizes = (self._phases.token_bytes, self._phases.slot_bytes + snapshots)
+        of_nodes = (self.method.policy.budget + 1) * self._phases.node_bytes
+        sizes = (self._phases.token_bytes, self._phases.slot_bytes, of_nodes + snapshots)
         self._memory = MemoryLimit(most_bytes, *sizes, ahead, block)
         if self._memory.tokens is not None:
             self._phases.allocate(self._memory.tokens)

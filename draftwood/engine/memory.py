@@ -3,8 +3,9 @@
 A request begins only if its tokens, and those that it may get, fit beside those of all that run,
 with the drafters' own caches. So no request runs out of memory in the middle. A cache in blocks has
 room for the tokens of each request by itself. A cache in rows has a row for each running request,
-as long as the longest one so far; when nothing runs, and the rows are too many or too long for the
-next request, it is given back.
+as long as the longest one so far. Recurrent states are of slots, of which there are as many as
+there were at most. When nothing runs, and what is held is too much for the next request, all is
+given back.
 """
 
 import re
@@ -16,6 +17,8 @@ from draftwood.errors import DraftwoodError, integer
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 SLACK = 1.25
 """A row that grows is up to so many times as long as it must be."""
+_GROWTH = 4
+"""Blocks by which a pool grows at least, where it is not made at once."""
 
 
 def memory_bytes(given: int | str | None, name: str = "memory") -> int | None:
@@ -52,49 +55,65 @@ class MemoryLimit:
     Args:
         most: bytes of all caches; None: no limit.
         token: bytes of a token, in all caches.
-        slot: bytes of a request that do not depend on its tokens.
+        slot: bytes of a slot that do not depend on its tokens; they stay when a request ends.
+        running: further bytes of a request, until it ends.
         ahead: entries of a request beyond its tokens.
         block: tokens of a block of the cache; 0: it has rows.
     """
 
-    def __init__(self, most: int | None, token: int, slot: int, ahead: int, block: int = 0) -> None:
+    def __init__(
+        self, most: int | None, token: int, slot: int, running: int, ahead: int, block: int = 0
+    ) -> None:
         self._most = most
-        self._token, self._slot = token, slot
+        self._token, self._slot, self._running = token, slot, running
         self._ahead, self._block = ahead, block
-        self._rows = self._row = 0
+        self._slots = self._row = self._held = 0
 
     @property
     def tokens(self) -> int | None:
         """Tokens of a pool that takes all memory; None: no limit, no pool, or states beside it."""
-        if self._most is None or not self._block or self._slot:
+        if self._most is None or not self._block or self._beside:
             return None
         return self._most // max(1, self._token)
 
+    @property
+    def _beside(self) -> int:
+        """Bytes of a single request beside its tokens."""
+        return self._slot + self._running
+
     def admits(self, running: Sequence[Size], own: Size) -> bool:
-        """Whether a request may begin beside others; if so, its row counts from now on."""
+        """Whether a request may begin beside others; if so, what it has counts from now on."""
         requests = len(running) + 1
-        if self._block:
-            entries = self._block + sum(map(self._entries, (*running, own)))
-            return self._fits(entries, requests)
-        # A cache that grows has up to a quarter more rows than it must have.
-        rows = max(self._rows, requests, (requests - 1) * 5 // 4)
+        # Slots that grow, and rows with them, are up to a quarter more than they must be.
+        slots = max(self._slots, requests, (requests - 1) * 5 // 4)
         row = max(self._row, self._entries(own))
-        if not self._fits(rows * row, rows):
+        entries = slots * row
+        if self._block:
+            entries = max(self._held, self._pool(sum(map(self._entries, (*running, own)))))
+        needed = entries * self._token + slots * self._slot + requests * self._running
+        if self._most is not None and needed > self._most:
             return False
-        self._rows, self._row = rows, row
+        self._slots, self._row, self._held = slots, row, entries
         return True
 
-    def _fits(self, entries: int, slots: int) -> bool:
-        """Whether so many entries and states of so many requests fit."""
-        return self._most is None or entries * self._token + slots * self._slot <= self._most
-
     def wastes(self, own: Size) -> bool:
-        """Whether memory is limited, and rows are far longer than a request needs."""
-        return self._most is not None and self._row > 2 * self._entries(own)
+        """Whether memory is limited, and far more of it is held than a request needs.
+
+        A pool of blocks that was made at once is kept: it takes all memory, and no states are
+        beside it.
+        """
+        if self._most is None:
+            return False
+        if not self._block:
+            return self._row > 2 * self._entries(own)
+        if not self._beside:
+            return False
+        held = self._held * self._token + self._slots * self._slot
+        return 2 * (held - self._alone(own) - self._slot) > self._most
 
     def reset(self) -> None:
         """All caches have been given back."""
-        self._rows = self._row = 0
+        self._slots = self._row = self._held = 0
 
     def check(self, own: Size) -> None:
         """Refuse a request that does not fit by itself.
@@ -102,13 +121,33 @@ class MemoryLimit:
         Raises:
             DraftwoodError: it does not.
         """
-        needed = (self._block + self._entries(own)) * self._token + self._slot
-        if self._most is not None and needed > self._most:
-            raise DraftwoodError(
-                f"a request of {own.prompt} prompt tokens and up to {own.new} new ones needs "
-                f"{readable(needed)} for keys and values, and memory is {readable(self._most)}: "
-                "ask for fewer tokens, or raise memory"
-            )
+        tokens = self._alone(own)
+        if self._most is None or tokens + self._beside <= self._most:
+            return
+        of_states = f" and {readable(self._beside)} for recurrent states" if self._beside else ""
+        help_ = "ask for fewer tokens, or raise memory"
+        if self._beside >= self._most:
+            help_ = f"fewer tokens do not help: raise memory above {readable(self._beside)}"
+        raise DraftwoodError(
+            f"a request of {own.prompt} prompt tokens and up to {own.new} new ones needs "
+            f"{readable(tokens)} for keys and values{of_states}, and memory is "
+            f"{readable(self._most)}: {help_}"
+        )
+
+    def _alone(self, own: Size) -> int:
+        """Bytes of the keys and values of a single request."""
+        return self._pool(self._entries(own)) * self._token
+
+    def _pool(self, entries: int) -> int:
+        """Entries that a cache takes for so many of requests; a row has no others.
+
+        The first block of a pool has none. A pool that was not made at once is up to a quarter
+        larger than it must be.
+        """
+        if not self._block:
+            return entries
+        most = self._block + entries
+        return most + max(_GROWTH * self._block, most // 4) if self._beside else most
 
     def share(self, tokens: int, unlimited: int) -> float:
         """Share of the limit that some cached tokens fill; without a limit, of so many tokens."""

@@ -260,6 +260,12 @@ class Phases:
         return self._target.info.slot_bytes + drafts
 
     @property
+    def node_bytes(self) -> int:
+        """Bytes of a tree's node that recurrent layers keep until the commit, in all models."""
+        drafts = sum(drafter.node_bytes for drafter in self._drafters.values())
+        return self._target.info.node_bytes + drafts
+
+    @property
     def draft_forwards(self) -> int:
         """Forwards of draft models and heads since the drafters were built."""
         return sum(drafter.forwards for drafter in self._drafters.values())

@@ -191,6 +191,11 @@ class Drafter:
         """Bytes of a request's recurrent states in the drafter's model; 0 without such layers."""
         return 0
 
+    @property
+    def node_bytes(self) -> int:
+        """Bytes that these layers keep of a node until the tree is committed; 0 without them."""
+        return 0
+
     def allocate(self, tokens: int) -> None:
         """Make the pool of the model's cache at once, as :meth:`DraftModel.allocate` does."""
 

@@ -130,8 +130,9 @@ class TargetInfo:
     ``layouts`` are the names of the layouts that weights are in on a CPU, sorted, and ``kernels``
     is the version of the compiled kernels; empty without. ``token_bytes`` are the bytes of a
     token's keys and values in all layers; 0 where nothing is cached. ``slot_bytes`` are the bytes
-    of a sequence's recurrent states, however long it is. ``config`` are the fields of its text
-    configuration; empty where it has none.
+    of a sequence's recurrent states, however long it is, and ``node_bytes`` those that its
+    recurrent layers keep of a tree's node until the commit; 0 without such layers. ``config`` are
+    the fields of its text configuration; empty where it has none.
     """
 
     vocab_size: int
@@ -148,6 +149,7 @@ class TargetInfo:
     kernels: str = ""
     token_bytes: int = 0
     slot_bytes: int = 0
+    node_bytes: int = 0
     config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 

@@ -53,6 +53,7 @@ from draftwood.runner.row_cache import RowCache
 from draftwood.runner.runner import Runner
 from draftwood.runner.selftest import Reference, check_reference, make_references
 from draftwood.runner.static import StaticForward
+from draftwood.tree import tree_of
 
 logger = logging.getLogger(__name__)
 
@@ -171,9 +172,9 @@ def attach(
         limit = recompute_limit(model, lengths, device) if rotary else None
         parts = (model, info, forward_pass, chunk, undo, packed)
         runner = Runner(*parts) if limit is None else RecomputingRunner(limit, *parts)
-        runner.info = replace(info, slot_bytes=_state_bytes(runner, recurrent))
         with working("comparing the logits of a tree with those of its paths"):
             _check(runner, forward_pass, [*zip(masks, caches, strict=True)], references)
+        runner.info = _with_states(runner, recurrent)
         mark_attached(model, runner, settings, tested=self_test)
         failing.pop_all()
     logger.info(
@@ -225,14 +226,16 @@ def _with_extents(model: Any, lengths: Sequence[int], undo: ExitStack) -> bool:
     return bool(patches)
 
 
-def _state_bytes(runner: Runner, states: RecurrentStates | None) -> int:
-    """Bytes of a sequence's states, which layers make when they first run."""
+def _with_states(runner: Runner, states: RecurrentStates | None) -> TargetInfo:
+    """The runner's facts with the bytes of recurrent states, which layers make when they run."""
     if states is None:
-        return 0
-    slot = runner.open(1)
+        return runner.info
+    slot = runner.open(2)
     runner.prefill([slot], [[0]], Needs())
+    runner.forward([slot], [tree_of([0], [-1])], Needs())
+    of_a_node = states.node_bytes(slot)
     runner.release(slot)
-    return states.slot_bytes
+    return replace(runner.info, slot_bytes=states.slot_bytes, node_bytes=of_a_node)
 
 
 def _mask_builders(

@@ -161,6 +161,8 @@ class KVCache(WithoutStates, ABC):
 
     def _named(self, row: int) -> int:
         """A new slot's number, which stays the same if its row changes."""
+        if not self._row:
+            self._free.clear()  # numbers begin at 0 again, as what is kept by number may be trimmed
         slot = self._free.pop() if self._free else len(self._row)
         self._row[slot] = row
         return slot

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from draftwood import Engine, Request, method
-from draftwood.engine.memory import memory_bytes
+from draftwood.engine.memory import MemoryLimit, Size, memory_bytes
 from draftwood.engine.request import Finished
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attach import attach
@@ -86,6 +86,65 @@ def test_long_rows_are_given_back_for_many_short_ones() -> None:
     assert len(done) == 6
     assert runner.cache.stride < 500
     assert runner.cache.rows > 2
+
+
+def begun(limit: MemoryLimit, own: Size) -> int:
+    """Number of requests of a size that run at once."""
+    running: list[Size] = []
+    while limit.admits(running, own):
+        running.append(own)
+    return len(running)
+
+
+def test_states_of_a_pool_count_until_they_are_given_back() -> None:
+    limit = MemoryLimit(1000, token=1, slot=50, running=0, ahead=0, block=10)
+    short, long = Size(5, 5), Size(0, 400)
+    # 16 slots, as they grow by a quarter; 15 blocks, and 4 by which the pool may have grown.
+    assert begun(limit, short) == 14
+    # All have ended. The slots stay, and the next request needs 51 blocks.
+    assert not limit.admits((), long)
+    assert limit.wastes(short)
+    limit.reset()
+    assert limit.admits((), long)
+    assert not limit.wastes(long)
+
+
+def test_a_pool_stays_as_large_as_it_was() -> None:
+    limit = MemoryLimit(1000, token=1, slot=50, running=0, ahead=0, block=10)
+    assert limit.admits((), Size(0, 600))
+    assert begun(limit, Size(5, 5)) == 4
+    assert limit.wastes(Size(5, 5))
+    limit.reset()
+    assert begun(limit, Size(5, 5)) == 14
+
+
+def test_a_pool_without_states_is_made_at_once_and_never_wasted() -> None:
+    limit = MemoryLimit(1000, token=1, slot=0, running=0, ahead=0, block=10)
+    assert limit.tokens == 1000
+    assert begun(limit, Size(5, 5)) == 99
+    assert not limit.wastes(Size(5, 5))
+
+
+def test_what_a_running_request_keeps_is_given_back_when_it_ends() -> None:
+    limit = MemoryLimit(1000, token=0, slot=0, running=100, ahead=0, block=10)
+    assert limit.tokens is None
+    assert begun(limit, Size(5, 5)) == 10
+    assert limit.admits((), Size(5, 5))
+    assert not limit.wastes(Size(5, 5))
+
+
+def test_a_request_that_passes_the_check_begins_when_nothing_is_held() -> None:
+    for block in (0, 10):
+        for slot, running in ((0, 0), (50, 0), (50, 7)):
+            limit = MemoryLimit(1000, 1, slot, running, ahead=3, block=block)
+            for new in range(0, 1100, 7):
+                try:
+                    limit.check(Size(1, new))
+                except DraftwoodError:
+                    assert not limit.admits((), Size(1, new))
+                else:
+                    assert limit.admits((), Size(1, new))
+                limit.reset()
 
 
 @pytest.mark.parametrize(

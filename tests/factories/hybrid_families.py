@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM
 
@@ -174,3 +175,29 @@ HYBRIDS: dict[str, Callable[[], Any]] = {
     kind: partial(hybrid, kind) for kind in CONFIGS if kind in CONFIG_MAPPING
 }
 """Those that the installed version of transformers has."""
+
+FEW = tuple(
+    name
+    for name in (
+        "qwen3_5_text",
+        "kimi_linear",
+        "granitemoehybrid",
+        "jamba",
+        "lfm3" if "lfm3" in HYBRIDS else "lfm2",
+    )
+    if name in HYBRIDS
+)
+"""One of each rule, and a convolution, beside windows where transformers has such a model."""
+
+
+def known(*names: str) -> list[Any]:
+    """Types of models, as parameters of a test, which is skipped for those that are missing."""
+    lacking = "this version of transformers has no {}"
+    return [
+        pytest.param(
+            name,
+            id=name,
+            marks=pytest.mark.skipif(name not in CONFIG_MAPPING, reason=lacking.format(name)),
+        )
+        for name in names
+    ]

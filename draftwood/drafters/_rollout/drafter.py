@@ -77,6 +77,11 @@ class RolloutDrafter(Drafter):
         """Bytes of a request's recurrent states."""
         return self._model.info.slot_bytes
 
+    @property
+    def node_bytes(self) -> int:
+        """Bytes that recurrent layers keep of a node."""
+        return self._model.info.node_bytes
+
     def read_in_pieces(self) -> None:
         """From now on, read long backlogs in pieces while several requests run."""
         self._rollout.in_pieces = True

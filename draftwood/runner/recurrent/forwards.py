@@ -39,6 +39,12 @@ class KeptNodes:
     dims: tuple[int, ...]
     commit: Commit
 
+    @property
+    def node_bytes(self) -> int:
+        """Bytes of a node of one tree."""
+        pairs = zip(self.tensors, self.dims, strict=True)
+        return sum(each.nbytes // (len(each) * each.shape[dim]) for each, dim in pairs)
+
 
 @dataclass(frozen=True, eq=False)
 class ChunkForward:
@@ -67,7 +73,8 @@ class TreeForward:
         parents: of all nodes of each tree.
         done: nodes of each tree that were computed before.
         device: the model's.
-        before: of each sequence, the forward that computed these nodes and its place there.
+        before: of each sequence, the forward that computed these nodes and its place there;
+            nothing when this forward has ended.
         kept: what was kept, by state.
     """
 
@@ -75,7 +82,7 @@ class TreeForward:
     parents: Sequence[Sequence[int]]
     done: Sequence[int]
     device: torch.device
-    before: "Sequence[tuple[TreeForward, int]]" = ()
+    before: "list[tuple[TreeForward, int]]" = field(default_factory=list)
     kept: dict[Place, KeptNodes] = field(default_factory=dict)
 
     @cached_property

@@ -54,6 +54,10 @@ class RecurrentStates:
         """Bytes of a slot's states, as far as the layers have made them."""
         return sum(each[0].numel() * each.itemsize for each in self._tensors.values())
 
+    def node_bytes(self, slot: int) -> int:
+        """Bytes that the slot's last forward keeps of a node until the commit."""
+        return sum(kept.node_bytes for kept in self._latest[slot][0].kept.values())
+
     def of(self, place: Place, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """The states of all slots, ``[slots, *shape]``."""
         found = self._tensors.get(place)
@@ -188,6 +192,9 @@ class RecurrentStates:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
+        if isinstance(self.forward, TreeForward):
+            # It has a copy of what was kept of earlier nodes.
+            self.forward.before.clear()
         self.forward = None
 
     @torch.inference_mode()

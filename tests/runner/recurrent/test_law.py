@@ -19,13 +19,8 @@ from draftwood.runner.attach import attach
 from draftwood.runner.recurrent import forwards
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import TreeBuilder
-from tests.factories.hybrid_families import CONFIGS, HYBRIDS, hybrid
+from tests.factories.hybrid_families import CONFIGS, HYBRIDS, hybrid, known
 from tests.runner.recurrent.test_hybrids import changed, in_order
-
-pytestmark = pytest.mark.skipif(
-    not {"qwen3_5_text", "kimi_linear", "lfm3"} <= HYBRIDS.keys(),
-    reason="this version of transformers lacks some of the models",
-)
 
 ROOT, DEEPEST = 2, 2
 TEXT = [1, 0, 2, 2, 1, 0, 0, 1, 2, 1, 0, 2]
@@ -110,7 +105,7 @@ def models(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     return hybrid(name), changed(hybrid(name))
 
 
-@pytest.mark.parametrize("name", ["qwen3_5_text", "granitemoehybrid", "lfm2"])
+@pytest.mark.parametrize("name", known("qwen3_5_text", "granitemoehybrid", "lfm2"))
 @pytest.mark.parametrize("drafts", ["traversal:shape=2x1", "specinfer:shape=2x1"])
 def test_the_law_of_a_step_is_the_models_own(
     name: str, drafts: str, monkeypatch: pytest.MonkeyPatch
@@ -126,7 +121,7 @@ def test_states_of_the_wrong_node_change_the_law(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["qwen3_5_text", "jamba"])
+@pytest.mark.parametrize("name", known("qwen3_5_text", "jamba"))
 def test_counts_of_continuations_follow_the_law(name: str) -> None:
     runner = attach(HYBRIDS[name]())
     sampling = SamplingParams(temperature=1.0, top_k=3, seed=5)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import transformers
 
 from draftwood.costs.progress import working
 from draftwood.costs.store import identity
@@ -344,8 +345,8 @@ def _refuse_states(model: Any) -> None:
     kind, mixers = type(model).__name__, find_mixers(model)
     if not mixers:
         raise DraftwoodError(
-            f"{kind} keeps a recurrent state, which cannot branch into a tree; decode it without "
-            "draftwood"
+            f"{kind} keeps a recurrent state, which cannot branch into a tree as transformers "
+            f"{transformers.__version__} computes it; decode it without draftwood"
         )
     if not hasattr(model.config.get_text_config(), "num_attention_heads"):
         raise DraftwoodError(
@@ -391,6 +392,13 @@ def _admit(model: Any) -> tuple[Any, torch.device, list[Mixer]]:
         raise DraftwoodError(
             f"{kind} has recurrent layers whose forward was replaced, by a kernel or a hook; load "
             "it with use_kernels=False and without hooks"
+        )
+    foreign = sorted({name for mixer in mixers for name in mixer.foreign})
+    if foreign:
+        raise DraftwoodError(
+            f"{kind} has recurrent layers whose {', '.join(foreign)} is not the function of "
+            f"transformers {transformers.__version__} and does not lead to it; load it without "
+            "kernels and code of its own"
         )
     reason = row_mixing(model)
     if reason is not None:

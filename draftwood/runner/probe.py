@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import transformers
 
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attention import HeadGroups
@@ -116,13 +117,15 @@ def probe_cache(
         except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError) as error:
             raise DraftwoodError(
                 f"{type(model).__name__} does not run on a cache of keys and values with given "
-                f"positions ({type(error).__name__}: {error}); decode it without draftwood"
+                f"positions in transformers {transformers.__version__} ({type(error).__name__}: "
+                f"{error}); decode it without draftwood"
             ) from error
     kept = sorted(recorder.states.difference(served))
     if kept:
         raise DraftwoodError(
             f"{type(model).__name__} keeps a state in layer {kept[0][0]} that cannot branch "
-            "into a tree; decode it without draftwood"
+            f"into a tree as transformers {transformers.__version__} computes it; decode it "
+            "without draftwood"
         )
     found = _by_layer(recorder.seen, groups.read, layers, recurrent=bool(served))
     if found is None:

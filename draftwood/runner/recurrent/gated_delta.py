@@ -18,6 +18,7 @@ from typing import NamedTuple
 import torch
 
 from draftwood.runner.recurrent.ancestry import Ancestry, blocks, log_decays, path_decays
+from draftwood.runner.recurrent.exact_products import exact_products
 
 
 class Kept(NamedTuple):
@@ -34,6 +35,7 @@ class Kept(NamedTuple):
     logs: torch.Tensor
 
 
+@exact_products()
 def gated_delta(
     queries: torch.Tensor,
     keys: torch.Tensor,
@@ -106,6 +108,7 @@ def _products(
     return within, across, start
 
 
+@exact_products()
 def committed(
     state: torch.Tensor,
     kept: tuple[torch.Tensor, torch.Tensor, torch.Tensor],

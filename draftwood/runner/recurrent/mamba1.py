@@ -8,8 +8,10 @@ node, and the nodes of one depth are computed together.
 import torch
 
 from draftwood.runner.recurrent.ancestry import Ancestry
+from draftwood.runner.recurrent.exact_products import exact_products
 
 
+@exact_products()
 def selective_scan_by_depth(
     x: torch.Tensor,
     dt: torch.Tensor,

@@ -8,9 +8,11 @@ gated delta rule without the part that is predicted, so that there is nothing to
 import torch
 
 from draftwood.runner.recurrent.ancestry import Ancestry, log_decays
+from draftwood.runner.recurrent.exact_products import exact_products
 from draftwood.runner.recurrent.gated_delta import Kept, committed
 
 
+@exact_products()
 def selective_scan(
     x: torch.Tensor,
     dt: torch.Tensor,

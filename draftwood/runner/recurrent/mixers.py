@@ -3,8 +3,9 @@
 A mixer of transformers convolves its input and calls a rule for several tokens. These two are
 functions of its module. Each mixer gets a ``forward`` of its own: the same code, in which these
 names mean functions that know the trees. Outside of our forwards they call the originals, so that
-``generate`` computes what it did. Nothing else of the model is changed. The state that they return
-is handed to the cache, which has no use for it.
+``generate`` computes what it did, with kernels where it has some; in our forwards of a prompt they
+call transformers' own forms. Nothing else of the model is changed. The state that they return is
+handed to the cache, which has no use for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +19,13 @@ from torch.nn import functional
 from transformers.activations import ACT2FN
 
 from draftwood.runner.recurrent.convolution import committed_inputs, convolved
+from draftwood.runner.recurrent.exact_products import exact_products
 from draftwood.runner.recurrent.forwards import ChunkForward, KeptNodes, Place, TreeForward
 from draftwood.runner.recurrent.gated_delta import Kept, committed, gated_delta
 from draftwood.runner.recurrent.mamba1 import selective_scan_by_depth
 from draftwood.runner.recurrent.mamba2 import committed_scan, selective_scan
 from draftwood.runner.recurrent.states import RecurrentStates
+from draftwood.runner.recurrent.torch_forms import torch_form
 
 Original = Callable[..., Any]
 
@@ -56,11 +59,11 @@ class Mixer:
         """Compute trees with these states from now on."""
         plain = unwrap(type(self.module).forward)
         scope = plain.__globals__
-        ours = {
-            name: _in_ours(states, scope[name], make(states, self._place(name), scope[name], scope))
-            for name, make in _MAKERS.items()
-            if name in plain.__code__.co_names
-        }
+        ours = {}
+        for name, form in self._forms().items():
+            assert form is not None
+            made = _MAKERS[name](states, self._place(name), form, scope)
+            ours[name] = _in_ours(states, scope[name], made)
         forward = FunctionType(
             plain.__code__,
             {**scope, **ours},
@@ -70,6 +73,17 @@ class Mixer:
         )
         forward.__kwdefaults__ = plain.__kwdefaults__
         self.module.__dict__["forward"] = MethodType(forward, self.module)
+
+    def _forms(self) -> dict[str, Original | None]:
+        """transformers' own form of each of :data:`CALLED` that the layer calls; None: unknown."""
+        scope = unwrap(type(self.module).forward).__globals__
+        names = CALLED & set(_names(self.module))
+        return {name: torch_form(scope.get(name), scope["__name__"]) for name in sorted(names)}
+
+    @property
+    def foreign(self) -> list[str]:
+        """What it calls that is no function of transformers, and leads to none."""
+        return [name for name, form in self._forms().items() if form is None]
 
     def _place(self, name: str) -> Place:
         """Where the state is that one of :data:`CALLED` reads."""
@@ -348,7 +362,8 @@ def _mamba1(
                 # transformers' scan begins without a state, of which it is a linear function.
                 sums = own_dt.float().cumsum(2).transpose(1, 2)[0]
                 carried = (sums[..., None] * A.float()).exp() * held[slot]
-                share = torch.einsum("nds,sn->dn", carried, c_out[0].float())
+                with exact_products():
+                    share = torch.einsum("nds,sn->dn", carried, c_out[0].float())
                 parts.append(output + share.to(output.dtype)[None])
                 held[slot] = last[0] + carried[-1]
             output = torch.cat(parts, dim=2)

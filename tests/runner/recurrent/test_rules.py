@@ -51,6 +51,17 @@ def trees_of(sizes: Sequence[int], seed: int) -> list[list[int]]:
     ]
 
 
+def grown(
+    parents: Sequence[Sequence[int]], firsts: Sequence[int]
+) -> tuple[Ancestry | None, Ancestry]:
+    """The trees of which the first nodes were computed before, if any were, and all of them."""
+    trees = ancestry(parents, firsts, CPU)
+    if not trees.done:
+        return None, trees
+    begun = [own[:first] or [-1] for own, first in zip(parents, firsts, strict=True)]
+    return ancestry(begun, [0] * len(begun), CPU), trees
+
+
 class Numbers:
     """Random numbers of one tree after another, in float64."""
 
@@ -192,33 +203,42 @@ def check_delta(
         compare(after[i], states[-1])
 
 
+def check_growing_delta(
+    parents: Sequence[Sequence[int]], firsts: Sequence[int], strength: Strength, *, channels: bool
+) -> None:
+    """Compare trees that are computed in two forwards."""
+    begun, trees = grown(parents, firsts)
+    asked = delta_inputs(parents, trees, torch.float64, strength, channels=channels)
+    kept = None
+    if begun is not None:
+        first = [each[:, :, : trees.done] for each in asked.inputs]
+        _, kept = delta(first, asked.state, begun)
+    rest = [each[:, :, trees.done :] for each in asked.inputs]
+    output, kept = delta(rest, asked.state, trees, kept)
+    check_delta(parents, trees, asked, output, kept)
+
+
 @pytest.mark.parametrize("channels", [False, True])
 @pytest.mark.parametrize("done", [[0, 3], [5, 1], [7, 7], [1, 0]])
 def test_a_tree_that_grows(done: list[int], channels: bool) -> None:
     """As of a draft model, which computes level after level."""
     parents = trees_of((12, 9), seed=sum(done))
-    before, both = (
-        ancestry([own[:n] or [-1] for own, n in zip(parents, ends, strict=True)], starts, CPU)
-        for ends, starts in (
-            ([max(1, n) for n in done], [0, 0]),
-            ([len(own) for own in parents], [max(1, n) for n in done]),
-        )
-    )
-    asked = delta_inputs(parents, both, torch.float64, Strength(), channels=channels)
-    first = [each[:, :, : both.done] for each in asked.inputs]
-    _, kept = delta(first, asked.state, before)
-    rest = [each[:, :, both.done :] for each in asked.inputs]
-    output, kept = delta(rest, asked.state, both, kept)
-    check_delta(parents, both, asked, output, kept)
+    check_growing_delta(parents, done, Strength(), channels=channels)
 
 
-@given(st.lists(st.integers(1, 24), min_size=1, max_size=3), st.integers(0, 1 << 30), st.booleans())
-def test_random_trees(sizes: list[int], seed: int, channels: bool) -> None:
-    parents = trees_of(sizes, seed)
-    trees = ancestry(parents, [0] * len(parents), CPU)
-    asked = delta_inputs(parents, trees, torch.float64, Strength(4.0), channels=channels)
-    output, kept = delta(asked.inputs, asked.state, trees)
-    check_delta(parents, trees, asked, output, kept)
+GROWING = st.lists(
+    st.integers(1, 24).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size - 1))),
+    min_size=1,
+    max_size=3,
+)
+"""Nodes of each tree, and how many of them were computed before."""
+SEEDS = st.integers(0, 1 << 30)
+
+
+@given(GROWING, SEEDS, st.booleans())
+def test_random_trees(sizes: list[tuple[int, int]], seed: int, channels: bool) -> None:
+    parents = trees_of([size for size, _ in sizes], seed)
+    check_growing_delta(parents, [first for _, first in sizes], Strength(4.0), channels=channels)
 
 
 def test_much_decay_loses_no_digits() -> None:
@@ -254,16 +274,20 @@ def test_siblings_in_their_order_are_told() -> None:
         check_delta([STAR], trees, asked, output, kept)
 
 
-@pytest.mark.parametrize("dtype", CLOSE, ids=str)
-@pytest.mark.parametrize("decay", [1e-6, 1.0, 60.0])
-@pytest.mark.parametrize("parents", SHAPES, ids=str)
-@pytest.mark.parametrize("done", [0, 1])
-def test_mamba2_over_trees(
-    parents: list[list[int]], done: int, decay: float, dtype: torch.dtype
+def first_of(parents: Sequence[Sequence[int]], done: int) -> list[int]:
+    """So many first nodes of each tree, or all but one."""
+    return [min(done, len(own) - 1) for own in parents]
+
+
+def check_mamba2(
+    parents: Sequence[Sequence[int]],
+    firsts: Sequence[int],
+    decay: float,
+    dtype: torch.dtype,
+    seed: int = 5,
 ) -> None:
-    firsts = [min(done, len(own) - 1) for own in parents]
-    trees = ancestry(parents, firsts, CPU)
-    numbers, parts = Numbers(5, dtype), []
+    begun, trees = grown(parents, firsts)
+    numbers, parts = Numbers(seed, dtype), []
     for own in parents:
         dt, a = numbers.uniform(HEADS, len(own)), -decay * numbers.uniform(HEADS, 1)
         b_in, c_out = numbers.normal(HEADS, len(own), WIDTH), numbers.normal(HEADS, len(own), WIDTH)
@@ -271,9 +295,8 @@ def test_mamba2_over_trees(
     state = numbers.normal(len(parents), HEADS, VALUES, WIDTH)
     inputs = [padded(each, trees, parents, 1) for each in zip(*parts, strict=True)]
     kept = None
-    if trees.done:
-        roots = ancestry([[-1]] * len(parents), [0] * len(parents), CPU)
-        _, kept = scan([each[:, :, :1] for each in inputs], state, roots)
+    if begun is not None:
+        _, kept = scan([each[:, :, : trees.done] for each in inputs], state, begun)
     rest = [each[:, :, trees.done :] for each in inputs]
     output, kept = scan(rest, state, trees, kept)
     after = committed_scan(state, kept, *paths_of(parents, last_nodes(parents), trees))
@@ -285,12 +308,26 @@ def test_mamba2_over_trees(
 
 
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
+@pytest.mark.parametrize("decay", [1e-6, 1.0, 60.0])
 @pytest.mark.parametrize("parents", SHAPES, ids=str)
 @pytest.mark.parametrize("done", [0, 1])
-def test_mamba1_over_trees(parents: list[list[int]], done: int, dtype: torch.dtype) -> None:
-    firsts = [min(done, len(own) - 1) for own in parents]
-    trees = ancestry(parents, firsts, CPU)
-    numbers = Numbers(7, dtype)
+def test_mamba2_over_trees(
+    parents: list[list[int]], done: int, decay: float, dtype: torch.dtype
+) -> None:
+    check_mamba2(parents, first_of(parents, done), decay, dtype)
+
+
+@given(GROWING, SEEDS, st.sampled_from([1e-6, 1.0, 60.0]))
+def test_mamba2_over_random_trees(sizes: list[tuple[int, int]], seed: int, decay: float) -> None:
+    parents = trees_of([size for size, _ in sizes], seed)
+    check_mamba2(parents, [first for _, first in sizes], decay, torch.float64, seed)
+
+
+def check_mamba1(
+    parents: Sequence[Sequence[int]], firsts: Sequence[int], dtype: torch.dtype, seed: int = 7
+) -> None:
+    begun, trees = grown(parents, firsts)
+    numbers = Numbers(seed, dtype)
     a = -4 * numbers.uniform(VALUES, WIDTH)
     parts = [
         (
@@ -304,10 +341,9 @@ def test_mamba1_over_trees(parents: list[list[int]], done: int, dtype: torch.dty
     state = numbers.normal(len(parents), VALUES, WIDTH)
     x, dt, b_in, c_out = (padded(each, trees, parents, 1) for each in zip(*parts, strict=True))
     kept = None
-    if trees.done:
-        roots = ancestry([[-1]] * len(parents), [0] * len(parents), CPU)
-        first = (x[..., :1], dt[..., :1], a, b_in[..., :1], c_out[..., :1])
-        _, kept = selective_scan_by_depth(*first, state, roots)
+    if begun is not None:
+        one, two, three, four = (each[..., : trees.done] for each in (x, dt, b_in, c_out))
+        _, kept = selective_scan_by_depth(one, two, a, three, four, state, begun)
     x, dt, b_in, c_out = (each[..., trees.done :] for each in (x, dt, b_in, c_out))
     output, kept = selective_scan_by_depth(x, dt, a, b_in, c_out, state, trees, kept)
     for i, own in enumerate(parents):
@@ -320,15 +356,28 @@ def test_mamba1_over_trees(parents: list[list[int]], done: int, dtype: torch.dty
                 compare(output[i, :, place - trees.done], outputs[node])
 
 
-@pytest.mark.parametrize("taps", [1, 2, TAPS, 7])
+@pytest.mark.parametrize("dtype", CLOSE, ids=str)
 @pytest.mark.parametrize("parents", SHAPES, ids=str)
 @pytest.mark.parametrize("done", [0, 1])
-@pytest.mark.parametrize("biased", [False, True])
-def test_convolutions_over_trees(
-    parents: list[list[int]], done: int, taps: int, biased: bool
+def test_mamba1_over_trees(parents: list[list[int]], done: int, dtype: torch.dtype) -> None:
+    check_mamba1(parents, first_of(parents, done), dtype)
+
+
+@given(GROWING, SEEDS)
+def test_mamba1_over_random_trees(sizes: list[tuple[int, int]], seed: int) -> None:
+    parents = trees_of([size for size, _ in sizes], seed)
+    check_mamba1(parents, [first for _, first in sizes], torch.float64, seed)
+
+
+def check_convolution(
+    parents: Sequence[Sequence[int]],
+    firsts: Sequence[int],
+    taps: int,
+    seed: int = 9,
+    *,
+    biased: bool,
 ) -> None:
-    firsts = [min(done, len(own) - 1) for own in parents]
-    trees, numbers = ancestry(parents, firsts, CPU), Numbers(9, torch.float64)
+    trees, numbers = ancestry(parents, firsts, CPU), Numbers(seed, torch.float64)
     parts = [numbers.normal(len(own), WIDTH) for own in parents]
     stored = numbers.normal(len(parents), taps - 1, WIDTH)
     weight, bias = numbers.normal(WIDTH, taps), numbers.normal(WIDTH) if biased else None
@@ -341,6 +390,24 @@ def test_convolutions_over_trees(
         for node in range(firsts[i], len(own)):
             compare(output[i, int(trees.places[i, node]) - trees.done], outputs[node])
         assert torch.equal(after[i], states[-1])
+
+
+@pytest.mark.parametrize("taps", [1, 2, TAPS, 7])
+@pytest.mark.parametrize("parents", SHAPES, ids=str)
+@pytest.mark.parametrize("done", [0, 1])
+@pytest.mark.parametrize("biased", [False, True])
+def test_convolutions_over_trees(
+    parents: list[list[int]], done: int, taps: int, biased: bool
+) -> None:
+    check_convolution(parents, first_of(parents, done), taps, biased=biased)
+
+
+@given(GROWING, SEEDS, st.integers(1, 7), st.booleans())
+def test_convolutions_over_random_trees(
+    sizes: list[tuple[int, int]], seed: int, taps: int, biased: bool
+) -> None:
+    parents = trees_of([size for size, _ in sizes], seed)
+    check_convolution(parents, [first for _, first in sizes], taps, seed, biased=biased)
 
 
 def test_a_convolution_in_bfloat16_is_computed_in_float32() -> None:

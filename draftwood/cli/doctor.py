@@ -85,16 +85,17 @@ def _findings(model: ModelOptions, chosen: Method, max_new_tokens: int) -> Itera
     from draftwood.models import device_named
 
     device = device_named(model.device)
-    yield from machine_findings(device, model.threads)
+    yield from machine_findings(device, model.threads, model.name)
     if not model.name:
         return
 
     from draftwood.lab.doctor.finding import Finding
-    from draftwood.lab.doctor.model import attached, fit_finding, room_finding, weights_of
+    from draftwood.lab.doctor.model import attached, room_finding
+    from draftwood.lab.doctor.weights import fit_finding, weights_of
 
-    weights = weights_of(model.name, model.dtype, trust_remote_code=model.trust_remote_code)
+    weights = weights_of(model.name, model.dtype, device, trust_remote_code=model.trust_remote_code)
     if weights is not None:
-        fits = fit_finding(weights, free_memory(device))
+        fits = fit_finding(weights, free_memory(device), model.name, device)
         yield fits
         if fits.state == "failed":
             return
@@ -109,7 +110,7 @@ def _findings(model: ModelOptions, chosen: Method, max_new_tokens: int) -> Itera
     yield trees
     if runner is None:
         return
-    yield room_finding(runner, free_memory(device))
+    yield room_finding(runner, free_memory(device), chosen.policy.budget + 1)
     yield from _speeds(loaded, runner, chosen, max_new_tokens, parameters)
 
 

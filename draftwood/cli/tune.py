@@ -8,7 +8,7 @@ prediction. docs/costs.md explains the figures.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import reduce
 from operator import or_
@@ -37,22 +37,22 @@ from draftwood.costs import cache, store
 from draftwood.costs.busy import Others, warn_if_busy, watched
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.fit import HostSample, Sample, fit, fit_host, fit_prompts
-from draftwood.engine.memory import SLACK, readable
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_json
+from draftwood.lab.free_memory import free_memory
+from draftwood.lab.request_memory import RequestMemory
 from draftwood.methods import method
-from draftwood.protocols import DrafterSpec
+from draftwood.protocols import Drafter, DrafterSpec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from draftwood.cli._timed_steps import Check
+    from draftwood.runner.runner import Runner
 
 _CONTEXTS = (128, 1024)
 _SPREAD = 1.25
 """Largest acceptable quotient of two methods' ratios of predicted to measured steps."""
-_REQUEST = 1024
-"""Tokens of the requests of which ``tune`` tells how many fit."""
 _TEXT = "def add(self, a, b):\n    return a + b\n\n"
 _FITTED = ("ar", "goose:bypass=off")
 _HELD_OUT = ("goose:budget=8:bypass=off", "goose:budget=24:bypass=off")
@@ -147,6 +147,7 @@ def tune(
     chains = {f"sd:{flag}={name}": name for flag, name in given.items()}
     specs = _drafters(given)
     drafters = {source: spec.build(host) for source, spec in specs.items()}
+    free = free_memory(target.info.device)  # before caches are filled
     needs = reduce(or_, (drafter.needs for drafter in drafters.values()), needs)
     methods = [*_FITTED, *_HELD_OUT, *chains]
     each = 0.3 * seconds / len(methods) / len(grid.batches)
@@ -195,8 +196,7 @@ def tune(
         f"outside forwards: {found.fixed * 1e3:.3f} ms per step, {found.node * 1e6:.1f} µs per "
         f"drafted node, {found.sequence * 1e3:.3f} ms per further sequence"
     )
-    drafted = sum(drafter.token_bytes for drafter in drafters.values())
-    terminal.print(memory_of(target.info.token_bytes + drafted, target.block))
+    terminal.print(memory_of(target, drafters.values()).told(free))
     terminal.print(checks_table(checks))
     terminal.print(verdict(checks))
     if output is not None:
@@ -257,17 +257,15 @@ def show(
         console.print(table)
 
 
-def memory_of(token: int, block: int) -> str:
-    """How many tokens, and requests, fit into a gigabyte, by the bytes of a token.
-
-    Args:
-        token: bytes of a token in all caches.
-        block: tokens of a block of the cache; 0: it has rows, which grow.
-    """
-    tokens = 10**9 // max(1, token)
-    return (
-        f"keys and values: {readable(token)} a token, so that 1 GB holds {tokens:,} tokens: "
-        f"{int(tokens / (_REQUEST * (1 if block else SLACK)))} requests of {_REQUEST:,} tokens"
+def memory_of(target: Runner, drafters: Collection[Drafter]) -> RequestMemory:
+    """What requests of ``auto`` take in the caches of a target and of drafters."""
+    info = target.info
+    return RequestMemory(
+        token=info.token_bytes + sum(drafter.token_bytes for drafter in drafters),
+        slot=info.slot_bytes + sum(drafter.slot_bytes for drafter in drafters),
+        node=info.node_bytes + sum(drafter.node_bytes for drafter in drafters),
+        nodes=method("auto").policy.budget + 1,
+        block=target.block,
     )
 
 

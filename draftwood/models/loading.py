@@ -91,7 +91,7 @@ def load(
         found: Any = AutoModelForCausalLM.from_pretrained(
             where,
             config=config,
-            dtype=_dtype(name, dtype, place),
+            dtype=dtype_for(name, dtype, place),
             trust_remote_code=trust_remote_code,
             output_loading_info=True,
         )
@@ -241,7 +241,8 @@ def device_named(name: str) -> torch.device:
     return device
 
 
-def _dtype(name: str, dtype: str, device: torch.device) -> torch.dtype | str:
+def dtype_for(name: str, dtype: str, device: torch.device) -> torch.dtype | str:
+    """In what :func:`load` loads a checkpoint; ``"auto"``: the checkpoint's own dtype."""
     if dtype in DTYPES:
         return DTYPES[dtype]
     if name in EMBEDDED and device.type == "cpu":

@@ -26,7 +26,10 @@ from draftwood.engine.request import Request
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
 from draftwood.files import CACHE_VARIABLE, encode
-from draftwood.protocols import StepTimes
+from draftwood.lab.request_memory import RequestMemory
+from draftwood.methods import method
+from draftwood.protocols import Drafter, StepTimes
+from draftwood.runner.attach import attach
 from draftwood.tree import tree_of
 from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
@@ -248,7 +251,27 @@ def test_ratios_are_judged_by_how_far_they_differ() -> None:
     assert "give more --seconds" in verdict([])
 
 
-def test_memory_is_told_in_tokens_and_requests() -> None:
-    told = "keys and values: 23 KB a token, so that 1 GB holds 43,402 tokens: {} requests of 1,024"
-    assert memory_of(23_040, block=0) == told.format(33) + " tokens"
-    assert memory_of(23_040, block=256) == told.format(42) + " tokens"
+class _Drafter(Drafter):
+    """With caches of its own."""
+
+    token_bytes = 40
+    slot_bytes = 500
+    node_bytes = 6
+
+
+def test_the_memory_of_requests_is_that_of_the_target_and_of_drafters() -> None:
+    runner = attach(tiny_llama(), self_test=False)
+    token = runner.info.token_bytes
+    runner.info = replace(runner.info, slot_bytes=1000, node_bytes=10)
+    found = memory_of(runner, [_Drafter(), _Drafter()])
+    nodes = method("auto").policy.budget + 1
+    assert found == RequestMemory(token + 80, 2000, 22, nodes, block=0)
+
+
+def test_it_says_how_many_requests_fit_into_what_is_free(
+    checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("draftwood.cli.tune.free_memory", lambda _: 10**8)
+    outcome = CliRunner().invoke(tune, ["--model", checkpoint, *QUICK], catch_exceptions=False)
+    told = " ".join(outcome.output.split())
+    assert "a token for keys and values; 100 MB are free: room for" in told

@@ -35,3 +35,8 @@ class Finding:
     text: str
     state: State = "ok"
     advice: tuple[Advice, ...] = ()
+
+
+def doctor_command(model: str = "", options: str = "") -> str:
+    """The command that looks at a model again, or at the machine, with other options."""
+    return " ".join(part for part in ("draftwood doctor", model, options) if part)

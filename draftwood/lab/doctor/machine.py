@@ -17,16 +17,17 @@ from draftwood.files import CACHE_VARIABLE, cache_directory, check_writable
 from draftwood.kernels.compiled import VARIABLE
 from draftwood.kernels.functions import kernels_version
 from draftwood.lab.bench.provenance import versions
-from draftwood.lab.doctor.finding import Advice, Finding
+from draftwood.lab.doctor.finding import Advice, Finding, doctor_command
 from draftwood.lab.free_memory import free_memory
 
 
-def machine_findings(device: torch.device, threads: int | None) -> list[Finding]:
+def machine_findings(device: torch.device, threads: int | None, model: str = "") -> list[Finding]:
     """What holds for every model on this machine.
 
     Args:
         device: where models will run.
         threads: CPU threads that were asked for; None: torch's choice.
+        model: that was named, for commands; empty: none.
     """
     found = [
         Finding("versions", ", ".join(f"{name} {one}" for name, one in versions().items())),
@@ -34,41 +35,47 @@ def machine_findings(device: torch.device, threads: int | None) -> list[Finding]
     ]
     used = threads or torch.get_num_threads()
     if device.type == "cpu":
-        found += [threads_finding(used, usable_cores())]
-        found += [kernels_finding(kernels_version(), sys.platform, os.environ)]
+        found += [threads_finding(used, usable_cores(), model)]
+        found += [kernels_finding(kernels_version(), sys.platform, os.environ, model)]
     found += [load_finding(busy.warning(used))]
     free = free_memory(device)
     found += [Finding("free memory", "unknown" if free is None else readable(free))]
-    return [*found, cache_finding(cache_directory())]
+    return [*found, cache_finding(cache_directory(), model)]
 
 
-def threads_finding(threads: int, cores: int) -> Finding:
+def threads_finding(threads: int, cores: int, model: str = "") -> Finding:
     """Whether torch has no more threads than there are cores."""
     text = f"{threads} for {cores} cores"
     if threads <= cores:
         return Finding("threads", text)
-    help_ = Advice("more threads than cores wait for one another", f"--threads {cores}")
+    command = doctor_command(model, f"--threads {cores}")
+    help_ = Advice("more threads than cores wait for one another", command)
     return Finding("threads", text, "warning", (help_,))
 
 
-def kernels_finding(version: str, system: str, environment: Mapping[str, str]) -> Finding:
+def kernels_finding(
+    version: str, system: str, environment: Mapping[str, str], model: str = ""
+) -> Finding:
     """Whether the kernels for a CPU have been compiled.
 
     Args:
         version: of the kernels; empty without.
         system: as ``sys.platform``.
         environment: variables.
+        model: for commands; empty: none.
     """
     if version:
         return Finding("kernels", "compiled for this processor")
     if environment.get(VARIABLE, "").lower() == "off":
-        text, help_ = f"not used, because {VARIABLE}=off", f"unset {VARIABLE}"
+        text = f"not used, because {VARIABLE}=off"
+        help_ = Advice("let them be used", f"unset {VARIABLE}")
     elif system.startswith("linux"):
         text = "not compiled: PyTorch computes instead, in more time"
-        help_ = "install a C++ compiler (g++ 10 or newer, or clang++), or name one in CXX"
+        need = "install a C++ compiler (g++ 10 or newer, or clang++), or name one that is there"
+        help_ = Advice(need, f"CXX=COMPILER {doctor_command(model)}")
     else:
         return Finding("kernels", "none for this system: PyTorch computes")
-    return Finding("kernels", text, "note", (Advice(help_),))
+    return Finding("kernels", text, "note", (help_,))
 
 
 def load_finding(warning: str | None) -> Finding:
@@ -78,12 +85,13 @@ def load_finding(warning: str | None) -> Finding:
     return Finding("other load", warning, "warning")
 
 
-def cache_finding(directory: Path) -> Finding:
+def cache_finding(directory: Path, model: str = "") -> Finding:
     """Whether measurements and compiled kernels can be kept."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         check_writable(directory / "probe")
     except (OSError, DraftwoodError):
-        help_ = Advice("measurements are made anew in every run", f"{CACHE_VARIABLE}=DIRECTORY")
+        command = f"{CACHE_VARIABLE}=DIRECTORY {doctor_command(model)}"
+        help_ = Advice("measurements are made anew in every run; name another place", command)
         return Finding("cache", f"{directory} cannot be written to", "warning", (help_,))
     return Finding("cache", str(directory))

@@ -1,69 +1,13 @@
-"""A model on this machine: whether it fits, whether it can branch, and what drafts for it."""
-
-from dataclasses import dataclass
-from typing import Any
-
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+"""A model on this machine: whether it can branch, its requests' memory, and what drafts for it."""
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.memory import SLACK, readable
 from draftwood.errors import DraftwoodError
 from draftwood.lab.doctor.finding import Advice, Finding
+from draftwood.lab.request_memory import RequestMemory
 from draftwood.methods.shipped_models import shipped_for
-from draftwood.models import DTYPES, Loaded, location
-from draftwood.models.loading import INT8
+from draftwood.models import Loaded
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
-
-_REQUEST = 1024
-"""Tokens of the requests of which the doctor says how many fit."""
-
-
-@dataclass(frozen=True)
-class Weights:
-    """The weights of a model before it is loaded.
-
-    Attributes:
-        parameters: their number.
-        bytes: that they take.
-    """
-
-    parameters: int
-    bytes: int
-
-
-def weights_of(name: str, dtype: str, *, trust_remote_code: bool = False) -> Weights | None:
-    """The weights of a model, from its configuration alone; None if that does not tell.
-
-    Args:
-        name: what :func:`draftwood.models.load` takes.
-        dtype: as for :func:`draftwood.models.load`.
-        trust_remote_code: run code that comes with the checkpoint.
-    """
-    made: Any = AutoModelForCausalLM  # its methods have no types
-    try:
-        config = AutoConfig.from_pretrained(location(name), trust_remote_code=trust_remote_code)
-        with torch.device("meta"):
-            model = made.from_config(config, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, AttributeError):
-        return None  # loading it tells what is wrong
-    own = getattr(config, "dtype", None) or torch.float32
-    size = 1 if dtype == INT8 else DTYPES.get(dtype, own).itemsize
-    parameters = sum(each.numel() for each in model.parameters())
-    return Weights(parameters, parameters * size)
-
-
-def fit_finding(weights: Weights, free: int | None) -> Finding:
-    """Whether the weights fit into the memory that is free."""
-    text = f"{weights.parameters / 1e6:,.0f} M parameters, {readable(weights.bytes)}"
-    if free is None or weights.bytes <= free:
-        return Finding("weights", text)
-    help_ = (
-        Advice("a smaller number format halves or quarters them", "--dtype bfloat16 or int8"),
-        Advice("end other programs, or take a smaller model"),
-    )
-    return Finding("weights", f"{text}, and only {readable(free)} are free", "failed", help_)
 
 
 def attached(loaded: Loaded) -> tuple[Runner | None, Finding]:
@@ -71,24 +15,24 @@ def attached(loaded: Loaded) -> tuple[Runner | None, Finding]:
     try:
         runner = attach(loaded.model)
     except DraftwoodError as error:
-        help_ = Advice("decode it without Draftwood")
+        asked = f'from transformers import pipeline as p; print(p(model="{loaded.name}")("PROMPT"))'
+        help_ = Advice("decode it without Draftwood", f"python -c '{asked}'")
         return None, Finding("trees", f"refused: {error}", "failed", (help_,))
     text = "the self-test passed: logits of a tree are those of its paths"
     return runner, Finding("trees", text)
 
 
-def room_finding(runner: Runner, free: int | None) -> Finding:
-    """How many requests fit into the memory that is free, beside the weights."""
+def room_finding(runner: Runner, free: int | None, nodes: int) -> Finding:
+    """How many requests fit into the memory that is free, beside the weights.
+
+    Args:
+        runner: of the model.
+        free: bytes; None: unknown.
+        nodes: of the largest tree, root included.
+    """
     info = runner.info
-    token = max(1, info.token_bytes)
-    text = f"{readable(token)} a token for keys and values"
-    if info.slot_bytes:
-        text += f", {readable(info.slot_bytes)} a request for recurrent states"
-    if free is not None:
-        slack = 1.0 if runner.block else SLACK
-        request = _REQUEST * token * slack + info.slot_bytes
-        text += f"; room for {int(free / request):,} requests of {_REQUEST:,} tokens"
-    return Finding("requests", text)
+    memory = RequestMemory(info.token_bytes, info.slot_bytes, info.node_bytes, nodes, runner.block)
+    return Finding("requests", memory.told(free))
 
 
 def drafts_finding(engine: Engine, model: str) -> Finding:

@@ -27,7 +27,9 @@ def test_more_threads_than_cores_are_a_warning() -> None:
     assert machine.threads_finding(4, 4).state == "ok"
     found = machine.threads_finding(5, 4)
     assert found.state == "warning"
-    assert found.advice[0].command == "--threads 4"
+    assert found.advice[0].command == "draftwood doctor --threads 4"
+    [named] = machine.threads_finding(5, 4, "smollm2").advice
+    assert named.command == "draftwood doctor smollm2 --threads 4"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,9 @@ def test_kernels(
 ) -> None:
     found = machine.kernels_finding(version, system, environment)
     assert found.state == state
-    assert words in " ".join([found.text, *(each.text for each in found.advice)])
+    advice = [part for each in found.advice for part in (each.text, each.command)]
+    assert words in " ".join([found.text, *advice])
+    assert all(each.command for each in found.advice)
 
 
 def test_load_by_others_is_a_warning() -> None:
@@ -62,4 +66,4 @@ def test_a_cache_that_cannot_be_written_to_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = machine.cache_finding(tmp_path / "file" / "cache")
     assert found.state == "warning"
-    assert CACHE_VARIABLE in found.advice[0].command
+    assert found.advice[0].command == f"{CACHE_VARIABLE}=DIRECTORY draftwood doctor"

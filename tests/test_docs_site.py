@@ -3,8 +3,10 @@
 Links lead somewhere, pages are in the navigation, public names are in the reference.
 """
 
+import importlib.util
 import re
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,69 @@ def test_every_page_is_in_the_navigation() -> None:
     found = navigation(config["nav"])
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
     assert sorted(found) == sorted(pages | {"changelog.md"})
+
+
+def test_the_site_knows_its_address() -> None:
+    """The site map, and the links of the page for addresses that do not exist, are made of it."""
+    config = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert config["site_url"] == project["urls"]["Documentation"]
+    assert config["repo_url"] == project["urls"]["Repository"]
+
+
+BESIDE = ("CONTRIBUTING.md", "examples/README.md", "hub/README.md")
+READ = [*PAGES, *(ROOT / name for name in BESIDE)]
+"""The pages of the site, and those that are read on GitHub or the Hub."""
+
+
+def programs(text: str) -> set[str]:
+    """The modules of the tests that a page has run."""
+    return set(re.findall(r"python -m (tests(?:\.\w+)+)", text))
+
+
+@pytest.mark.parametrize("page", READ, ids=lambda page: str(page.relative_to(ROOT)))
+def test_programs_of_the_tests_that_pages_name_exist(page: Path) -> None:
+    for name in programs(page.read_text(encoding="utf-8")):
+        found = importlib.util.find_spec(name)
+        assert found is not None, name
+        if found.submodule_search_locations:
+            assert importlib.util.find_spec(f"{name}.__main__") is not None, name
+
+
+def test_contributors_are_told_of_everything_that_is_written() -> None:
+    begins = re.compile(r'"""``python -m tests\.\w+``.* writes ')
+    files = [*(ROOT / "tests").glob("*.py")]
+    writing = {f"tests.{p.stem}" for p in files if begins.match(p.read_text(encoding="utf-8"))}
+    assert len(writing) > 4
+    assert programs((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")) >= writing
+
+
+def from_the_index(text: str) -> list[str]:
+    """Lines that install Draftwood from the package index, extras of an installed one aside."""
+    installs = [line for line in text.splitlines() if re.search(r"\bpip\W+install\b", line)]
+    name = re.compile(r"(?<![\w/.-])draftwood(?![\w/.\[-])")
+    return [line for line in installs if name.search(re.sub(r"git\+\S+", "", line))]
+
+
+def test_what_is_told_to_install_can_be_installed() -> None:
+    """Draftwood is on no package index yet, as the first page says."""
+    start = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert "Draftwood is not on PyPI yet." in start
+    examples = ROOT / "examples"
+    notebooks = [*(examples / "notebooks").glob("*.py"), *(examples / "notebooks").glob("*.ipynb")]
+    for path in (*READ, *examples.glob("*.py"), *notebooks):
+        assert not from_the_index(path.read_text(encoding="utf-8")), path
+    assert len(notebooks) > 4
+    for path in notebooks:
+        assert "git+https://github.com/draftwood/draftwood" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["    pip install draftwood", '["pip", "install", "draftwood"]', "`pip install a draftwood` b"],
+)
+def test_what_cannot_be_installed_is_found(line: str) -> None:
+    assert from_the_index(line) == [line]
 
 
 def test_every_public_name_is_in_the_reference_and_documented() -> None:

@@ -11,8 +11,9 @@ import importlib.util
 import subprocess
 import sys
 
+PACKAGE = "git+https://github.com/draftwood/draftwood"
 if importlib.util.find_spec("draftwood") is None:  # such as on Colab
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "draftwood"], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", PACKAGE], check=True)
 
 # %%
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ import torch
 from draftwood.engine.engine import Engine
 from draftwood.engine.phases import Phases
 from draftwood.engine.request import Finished, Request, Stepped
-from draftwood.runner import submitted
+from draftwood.runner.to_host import to_host_with
 
 PHASES = ("draft", "submit", "rows", "verify", "commit", "learn")
 """Methods of :class:`Phases` that a step calls in turn."""
@@ -63,15 +63,15 @@ def watched_phases(model: torch.nn.Module) -> Iterator[Laps]:
     with ExitStack() as stack:
         for name in PHASES:
             stack.enter_context(patch.object(Phases, name, laps.timed(name, getattr(Phases, name))))
-        handed = laps.timed(HAND_OVER, submitted.to_host_with)
-        stack.enter_context(patch.object(submitted, "to_host_with", handed))
+        handed = laps.timed(HAND_OVER, to_host_with)
+        stack.enter_context(patch("draftwood.runner.submitted.to_host_with", handed))
         within = ExitStack()
-        before = model.register_forward_pre_hook(
-            lambda *_: within.enter_context(laps.lap(FORWARD)) and None
-        )
-        after = model.register_forward_hook(lambda *_: within.close())
-        stack.callback(before.remove)
-        stack.callback(after.remove)
+
+        def begin(*_: object) -> None:
+            within.enter_context(laps.lap(FORWARD))
+
+        stack.callback(model.register_forward_pre_hook(begin).remove)
+        stack.callback(model.register_forward_hook(lambda *_: within.close()).remove)
         yield laps
 
 

@@ -7,8 +7,10 @@ from .markdown import Tables, estimate, number, percent, table
 from .stored import Run
 
 _OF_A_TREE = ("nodes", "levels", "level", "tree")
-_HOST_WORK = ("drafted", "sum", "draft", "submit", "rows", "verify", "commit", "learn", "rest")
-_HOST_WORK += ("hand-over",)
+_HOST_WORK = (
+    *("drafted", "sum", "draft", "submit", "rows", "verify", "commit", "learn"),
+    *("rest", "hand-over"),
+)
 
 
 def by_nodes(run: Run) -> Iterable[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-Tables: TypeAlias = Mapping[str, Callable[[Mapping[str, Any]], Iterable[str]]]
+Tables: TypeAlias = Mapping[str, Callable[[dict[str, Any]], Iterable[str]]]
 """Functions that write a run's tables, by a member that only its kind has."""
 
 

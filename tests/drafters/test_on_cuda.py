@@ -9,6 +9,7 @@ import pytest
 from torch import nn
 
 from draftwood import Engine, Request, SamplingParams, method
+from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.request import Finished
 from draftwood.protocols import TargetInfo
 from draftwood.runner.attach import attach
@@ -41,7 +42,7 @@ def moved(module: nn.Module) -> nn.Module:
     borrowed: Any = getattr(module, "_shared", ())
     for each in borrowed.values() if isinstance(borrowed, dict) else borrowed:
         to_simulated(each)
-    if hasattr(module, "get_input_embeddings"):
+    if isinstance(module, Eagle3Head):
         to_simulated(module.get_input_embeddings())
     return to_simulated(module)
 

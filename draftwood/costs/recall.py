@@ -3,12 +3,13 @@
 What measures them is imported then, as it loads torch: a host that has costs needs none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import perf_counter
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
-from draftwood.protocols import Built, DrafterSpec, Host, Needs, Target
+from draftwood.protocols import Built, DrafterSpec, Host, Needs, Target, shared
 
 _OUTSIDE, _NODE = 0.08, 0.001
 """Host time per step and per node, relative to a forward of one token, until steps are timed."""
@@ -72,10 +73,25 @@ def _measured(target: Target, drafters: Mapping[str, Built]) -> StepCosts:
         return StepCosts(_FLAT, dict.fromkeys(drafters, _FLAT))
     with working("timing what a step costs, once for this machine and model"):
         grid = USUAL.fitted(target.info.context_limit)
-        curve = fit(measure_target(target, grid, Needs(top_k=10)))
-        prompt = fit_prompts(measure_prompts(target))
-        timed = {s: measure_levels(built.drafter, s, target, grid) for s, built in drafters.items()}
+        clock = _clock(target)
+        curve = fit(measure_target(target, grid, Needs(top_k=10), clock))
+        prompt = fit_prompts(measure_prompts(target, clock=clock))
+        timed = {
+            source: measure_levels(built.drafter, source, target, grid, clock)
+            for source, built in drafters.items()
+        }
         levels = {source: fit(samples) if samples else _FLAT for source, samples in timed.items()}
         # Host time is a guess until live costs are updated by the first steps.
         first = curve.seconds(1)
         return StepCosts(curve, levels, _OUTSIDE * first, _NODE * first, prompt=prompt)
+
+
+def _clock(target: Target) -> Callable[[], float]:
+    """The clock; that of the first of the processes that run the target, so that all do the same.
+
+    How often a forward is repeated follows from it.
+    """
+    together = shared(target)
+    if together is None:
+        return perf_counter
+    return lambda: together.of_first([perf_counter()])[0]

@@ -17,7 +17,7 @@ from draftwood.engine.draft_dtype import load_draft, load_in
 from draftwood.engine.vocabulary import Vocabulary, translation_of
 from draftwood.errors import DraftwoodError
 from draftwood.models import origin_of
-from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target, Translation
+from draftwood.protocols import DraftDtype, DraftHead, DraftModel, Target, Translation, shared
 from draftwood.runner.attach import attach, runner_of
 
 T = TypeVar("T")
@@ -35,6 +35,8 @@ class ModelHost:
     def __init__(self, target: Target, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
         self.target = target
         self.info = target.info
+        # Weights are packed by what is timed, and so in each process otherwise.
+        self._packing = shared(target) is None
         self.tokenizer = tokenizer
         self._shared: dict[Hashable, Any] = {}
 
@@ -44,7 +46,8 @@ class ModelHost:
             _refuse_dtype(name, dtype)
             translation = self._translation(name, None, type(name).__name__)
             self._check_place(name, "draft model", "draft")
-            return runner_of(name), translation
+            runner = runner_of(name) if self._packing else attach(name, packing=False)
+            return runner, translation
         return self.share(("model", name, dtype), lambda: self._load(name, dtype))
 
     def head(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftHead, DraftModel]:
@@ -54,7 +57,7 @@ class ModelHost:
         if not isinstance(name, str):
             _refuse_dtype(name, dtype)
             self._check_place(name, "EAGLE-3 head", "head")
-            return name, attach(name, self_test=False)
+            return name, attach(name, packing=self._packing, self_test=False)
         return self.share(("head", name, dtype), lambda: self._load_head(name, dtype))
 
     def lend_head(self, name: str, head: DraftHead) -> None:
@@ -127,7 +130,7 @@ class ModelHost:
     def _load(self, name: str, wanted: DraftDtype) -> tuple[DraftModel, Translation | None]:
         loaded = load_draft(name, wanted, self.info.dtype, self.info.device)
         translation = self._translation(loaded.model, loaded.tokenizer, name)
-        return attach(loaded.model), translation
+        return attach(loaded.model, packing=self._packing), translation
 
     def _load_head(self, name: str, wanted: DraftDtype) -> tuple[DraftHead, DraftModel]:
         head = self._read(load_any_head, name, wanted, few_rows=True)  # it is attached
@@ -136,7 +139,7 @@ class ModelHost:
                 f"head {name} shares the target's lm_head, so its weights have the target's dtype, "
                 f"not {wanted}: leave the setting dtype out"
             )
-        return head, attach(head, self_test=False)
+        return head, attach(head, packing=self._packing, self_test=False)
 
     def _check_place(self, given: Any, what: str, called: str) -> None:
         """Refuse an object whose weights are on another device than the target's."""

@@ -6,6 +6,7 @@ It knows nothing of the queue, of events and of when a request ends.
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import astuple
 from functools import partial, reduce
 from operator import or_
 from time import perf_counter
@@ -34,11 +35,13 @@ from draftwood.protocols import (
     Prefill,
     ResumableTarget,
     StepReport,
+    StepTimes,
     Target,
     TargetOutput,
     Verdict,
     Verification,
     first_source,
+    shared,
 )
 from draftwood.sampling.ahead import DrawsAhead
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
@@ -64,6 +67,7 @@ class Phases:
     def __init__(self, target: Target, method: Method, host: Host) -> None:
         self._target = target
         self._resumable = target if isinstance(target, ResumableTarget) else None
+        self._shared = shared(target)
         self._policy = method.policy
         self._verifier = method.verifier
         specs: dict[str, DrafterSpec] = dict(method.drafters)
@@ -227,10 +231,15 @@ class Phases:
             for s, found in zip(batch.live, drafted, strict=True)
         ]
         predictions = self._tuner.observe(
-            StepReport(bids, outcomes, batch.watch.times, batch.recorded)
+            StepReport(bids, outcomes, self._times(batch), batch.recorded)
         )
         batch.watch.lap("learn")
         return predictions
+
+    def _times(self, batch: Batch) -> StepTimes:
+        """The step's times so far; those of the first of the processes that run the target."""
+        times = batch.watch.times
+        return times if self._shared is None else StepTimes(*self._shared.of_first(astuple(times)))
 
     @property
     def price(self) -> float | None:

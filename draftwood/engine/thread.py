@@ -18,6 +18,7 @@ import torch
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Event, Finished, Request, Stepped
 from draftwood.errors import DraftwoodError
+from draftwood.protocols import shared
 from draftwood.runner.cpu.workers import end_workers
 
 logger = logging.getLogger(__name__)
@@ -101,6 +102,9 @@ class EngineThread:
         engine: nobody else may use it from now on.
         most: requests that may be held at once, running ones included; None: no limit.
         watch: gets all events of the engine, on its thread.
+
+    Raises:
+        DraftwoodError: the engine's model is divided among processes.
     """
 
     def __init__(
@@ -110,6 +114,11 @@ class EngineThread:
         most: int | None = None,
         watch: Callable[[Event], None] | None = None,
     ) -> None:
+        if shared(engine.target) is not None:
+            raise DraftwoodError(
+                "this model is divided among processes, which have to take the same requests at "
+                "the same step; a thread takes them when they arrive: use Engine in each process"
+            )
         self.engine = engine
         self.most = most
         self._watch = watch

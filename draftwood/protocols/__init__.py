@@ -62,11 +62,13 @@ from draftwood.protocols.target import (
     PooledTarget,
     ResumableTarget,
     SavedTokens,
+    SharedTarget,
     Snapshot,
     Submitted,
     Target,
     TargetInfo,
     TargetOutput,
+    shared,
 )
 from draftwood.protocols.verifier import (
     Distributions,
@@ -126,6 +128,7 @@ __all__ = [
     "ResumableTarget",
     "SavedTokens",
     "Setting",
+    "SharedTarget",
     "Snapshot",
     "StepReport",
     "StepTimes",
@@ -141,4 +144,5 @@ __all__ = [
     "first_source",
     "setting",
     "settings",
+    "shared",
 ]

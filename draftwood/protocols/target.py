@@ -294,6 +294,28 @@ class PooledTarget(Target, Protocol):
 
 
 @runtime_checkable
+class SharedTarget(Target, Protocol):
+    """A target that several processes may run together, each with a part of the weights.
+
+    All of them make the same calls in the same order: each waits for the others' part.
+    """
+
+    @property
+    def ranks(self) -> int:
+        """The number of these processes; 1: this one has all weights."""
+        ...
+
+    def of_first(self, numbers: Sequence[float]) -> list[float]:
+        """The first process's numbers, in each of them: what is timed differs between them."""
+        ...
+
+
+def shared(target: Target) -> SharedTarget | None:
+    """The target, if several processes run it."""
+    return target if isinstance(target, SharedTarget) and target.ranks > 1 else None
+
+
+@runtime_checkable
 class ResumableTarget(Target, Protocol):
     """A target that caches a prompt in pieces, and can begin with tokens that were cached before.
 

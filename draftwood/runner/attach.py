@@ -46,6 +46,7 @@ from draftwood.runner.gpu_layers import GpuLayers, fuse_gpu_layers
 from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, layer_kinds
 from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
+from draftwood.runner.ranks import Ranks, ranks_of
 from draftwood.runner.recompute import RecomputingRunner, recompute_limit
 from draftwood.runner.recurrent.mixers import Mixer, find_mixers, served_states
 from draftwood.runner.recurrent.states import RecurrentStates
@@ -77,10 +78,11 @@ def attach(
 
     Args:
         model: a decoder-only causal language model of transformers (PEFT-wrapped, quantised or
-            plain), in ``eval()`` mode, on one device.
+            plain), in ``eval()`` mode, on one device, or divided among processes by tensor
+            parallelism (:mod:`draftwood.runner.ranks`). Each of them attaches it.
         packing: on a CPU, pack weights in place (:func:`draftwood.runner.cpu.packing.pack`) and
             fuse norms; on a GPU, make linears of one input one product
-            (:mod:`draftwood.runner.joined_linears`).
+            (:mod:`draftwood.runner.joined_linears`). A divided model is left as it is.
         fresh: choose weight layouts anew instead of using those cached for this machine.
         chunk: prompt tokens per sequence and prefill forward, at least 1.
         self_test: compare trees with the model's own forward before returning.
@@ -104,6 +106,7 @@ def attach(
             )
         return known.runner
     config, device, mixers = _admit(model)
+    ranks = _admit_divided(model, device, mixers)
     kinds = layer_kinds(config, recurrent=bool(mixers))
     original = config._attn_implementation
     name = register(original)
@@ -129,14 +132,15 @@ def attach(
         direct_calls = DirectCalls()
         fused_layers: FusedLayers | GpuLayers = FusedLayers()
         packed: list[PackedLinear | Int8Linear] = []
-        if device.type == "cpu" and packing:
+        # What is timed here, or replaced, would differ from process to process.
+        if device.type == "cpu" and packing and ranks is None:
             packed = _patched(model, mixers, undo, fresh=fresh)
             direct_calls = find_direct_calls(model)
             fused_layers = fuse_layers(model)
         # After the direct calls, which hand on one argument only.
         recurrent = _recurrent(mixers, device, undo)
         masks = _mask_builders(kinds, layout, device)
-        if isinstance(masks[0], DeviceTrees):
+        if isinstance(masks[0], DeviceTrees) and ranks is None:
             with eagerly(model):
                 fused_layers = fuse_gpu_layers(
                     model, masks[0].kernel, layout.dtype, device, join=packing
@@ -149,7 +153,9 @@ def attach(
             hidden_size=config.hidden_size,
             device=device,
             dtype=layout.dtype,
-            identity=identity(config.to_dict()),
+            # The costs of a divided model are measured each time: the processes of one machine
+            # disturb one another, and only one could write them down.
+            identity="" if ranks is not None else identity(config.to_dict()),
             origin=origin_of(model.config),
             eos=eos_of(model),
             fingerprint=weights,
@@ -163,13 +169,11 @@ def attach(
         forward_pass = ForwardPass(
             model, caches[0], masks[0], device, direct_calls, rotary, fused_layers
         )
-        forward_pass.recurrent = recurrent
-        # Rotary factors that depend on the texts' lengths ask for these in every forward, and
-        # recurrent layers for the trees.
-        if isinstance(caches[0], BlockCache) and not rotary and not mixers:
-            graphs = CudaGraphs(device)
-            forward_pass.static = StaticForward(forward_pass.call, caches[0], device, graphs)
-            undo.callback(setattr, forward_pass, "static", None)
+        forward_pass.recurrent, forward_pass.ranks = recurrent, ranks
+        # Rotary factors that depend on the texts' lengths ask for these in every forward, recurrent
+        # layers for the trees, and the parts of a divided model for one another.
+        if isinstance(caches[0], BlockCache) and not rotary and not mixers and ranks is None:
+            _repeat(forward_pass, caches[0], device, undo)
         limit = recompute_limit(model, lengths, device) if rotary else None
         parts = (model, info, forward_pass, chunk, undo, packed)
         runner = Runner(*parts) if limit is None else RecomputingRunner(limit, *parts)
@@ -225,6 +229,15 @@ def _with_extents(model: Any, lengths: Sequence[int], undo: ExitStack) -> bool:
     for patch in patches:
         undo.callback(patch.undo)
     return bool(patches)
+
+
+def _repeat(
+    forward_pass: ForwardPass, cache: BlockCache, device: torch.device, undo: ExitStack
+) -> None:
+    """Have forwards over trees recorded as CUDA graphs and repeated."""
+    graphs = CudaGraphs(device)
+    forward_pass.static = StaticForward(forward_pass.call, cache, device, graphs)
+    undo.callback(setattr, forward_pass, "static", None)
 
 
 def _with_states(runner: Runner, states: RecurrentStates | None) -> TargetInfo:
@@ -404,3 +417,14 @@ def _admit(model: Any) -> tuple[Any, torch.device, list[Mixer]]:
     if reason is not None:
         raise DraftwoodError(f"{kind} cannot decode trees losslessly: {reason}")
     return config, device, mixers
+
+
+def _admit_divided(model: Any, device: torch.device, mixers: Sequence[Mixer]) -> Ranks | None:
+    """The processes among which a model is divided, or None; refuse it if it cannot be served."""
+    ranks = ranks_of(model, device)
+    if ranks is not None and mixers:
+        raise DraftwoodError(
+            f"{type(model).__name__} has recurrent layers and is divided among processes, which "
+            "has not been checked: load it on one device"
+        )
+    return ranks

@@ -27,6 +27,7 @@ from draftwood.runner.eager import eager
 from draftwood.runner.gpu_layers import GpuLayers
 from draftwood.runner.masks import MaskBuilder, MaskPlan, Masks
 from draftwood.runner.ramps import Ramps
+from draftwood.runner.ranks import Ranks
 from draftwood.runner.recurrent.states import RecurrentStates
 from draftwood.runner.rotary import at_extents
 from draftwood.runner.scored import Scored, scored
@@ -80,6 +81,9 @@ class ForwardPass:
 
     #: The states of recurrent layers, if the model has any.
     recurrent: RecurrentStates | None = None
+
+    #: The processes among which the model is divided; None: this one has all of it.
+    ranks: Ranks | None = None
 
     #: Whether ``torch.compile`` must be switched off during a pass.
     compiled: bool = False
@@ -142,9 +146,15 @@ class ForwardPass:
                 without one, a token's extent is its position plus one.
             further: numbers for others that are uploaded, see :attr:`further`.
             top_k: tokens in the top-k of every row that the host reads; None: it reads no rows.
+
+        Raises:
+            DraftwoodError: other processes that run the model have other tokens.
         """
         if self.shift:
             self._positions += self.shift
+        if self.ranks is not None:
+            places = repr((rows, starts, counts, keep)).encode()
+            self.ranks.compare((places, self._ids.tobytes(), self._positions.tobytes()))
         plan = mask if isinstance(mask, SeenPlan) else None
         if self.static is not None and plan is not None and visibility is Visibility.TREE:
             tokens = (self._ids, self._positions)

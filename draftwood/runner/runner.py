@@ -145,19 +145,37 @@ class Runner:
         """Number of tokens cached in the slot."""
         return self.cache.length(slot)
 
+    @property
+    def ranks(self) -> int:
+        """See :class:`draftwood.protocols.SharedTarget`."""
+        ranks = self._forward_pass.ranks
+        return 1 if ranks is None else ranks.size
+
+    def of_first(self, numbers: Sequence[float]) -> list[float]:
+        """See :class:`draftwood.protocols.SharedTarget`."""
+        ranks = self._forward_pass.ranks
+        return list(numbers) if ranks is None else ranks.of_first(numbers)
+
     def keys_values(self, slots: Sequence[int], layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """See :meth:`draftwood.protocols.Target.keys_values`: no copy of rows side by side."""
+        if self._forward_pass.ranks is not None:
+            raise DraftwoodError(
+                "each process has the keys and values of its own heads only: this drafter reads "
+                "all of the target's, and needs a model that is not divided among processes"
+            )
         return self.cache.held(slots, layer)
 
     def embedding(self) -> torch.nn.Module:
-        """The input embedding: token ids to ``[.., H]``."""
+        """The whole input embedding: token ids to ``[.., H]``."""
         module: torch.nn.Module = self.model.get_input_embeddings()
-        return module
+        ranks = self._forward_pass.ranks
+        return module if ranks is None else ranks.whole(module)
 
     def lm_head(self) -> torch.nn.Module | None:
-        """The output layer: last hidden states to logits; None if the model has none."""
+        """The whole output layer: last hidden states to logits; None if the model has none."""
         module: torch.nn.Module | None = self.model.get_output_embeddings()
-        return module
+        ranks = self._forward_pass.ranks
+        return module if ranks is None or module is None else ranks.whole(module)
 
     def roll_back(self, slot: int, length: int) -> None:
         """Keep the slot's first ``length`` tokens only.

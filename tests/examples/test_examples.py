@@ -2,8 +2,10 @@
 
 import ast
 import asyncio
+import os
 import re
 import runpy
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -46,6 +48,7 @@ OTHERS = {
     "record_replay.py",
     "rl_rollouts.py",
     "serving_client.py",
+    "tensor_parallel.py",
     "trl_grpo.py",
 }
 """Scripts that have a test of their own below."""
@@ -234,6 +237,22 @@ def test_trl_trains_with_rollouts_through_draftwood(ran: Ran) -> None:
     pytest.importorskip("trl")
     out = ran("trl_grpo.py")
     assert "same tokens: True" in out
+
+
+@pytest.mark.slow
+def test_two_processes_decode_with_parts_of_a_model() -> None:
+    pytest.importorskip("accelerate")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*torchrun, "--nproc-per-node", "2", EXAMPLES / "tensor_parallel.py"],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(EXAMPLES.parent)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "same tokens: True" in done.stdout
 
 
 def test_a_client_streams_from_the_server(ran: Ran) -> None:

@@ -101,15 +101,14 @@ def test_a_server_that_is_asked_eight_things_at_once(
         command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, start_new_session=True
     )
     try:
-        url = f"http://127.0.0.1:{PORT}"
-        client = httpx.Client(base_url=url, timeout=120)
-        assert until_ready(client, process), "the server ended"
-        body = {"model": str(model), "max_tokens": 96, "temperature": 0, "ignore_eos": True}
-        body |= {"return_token_ids": True}
-        bodies = [body | {"prompt": prompt} for prompt in json.loads(prompts.read_text())]
-        found = answers(client, "/v1/completions", bodies)
+        with httpx.Client(base_url=f"http://127.0.0.1:{PORT}", timeout=120) as client:
+            assert until_ready(client, process), "the server ended"
+            body = {"model": str(model), "max_tokens": 96, "temperature": 0, "ignore_eos": True}
+            body |= {"return_token_ids": True}
+            bodies = [body | {"prompt": prompt} for prompt in json.loads(prompts.read_text())]
+            found = answers(client, "/v1/completions", bodies)
+            page = client.get("/metrics").text
         assert [each["choices"][0]["token_ids"] for each in found] == plain["answers"]
-        page = client.get("/metrics").text
         accepted = re.search(r"^vllm:spec_decode_num_accepted_tokens_total\{.*\} (\S+)", page, re.M)
         assert accepted is not None
         assert float(accepted[1]) > 0

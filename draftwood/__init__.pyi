@@ -739,6 +739,38 @@ def dynatree(
         context__wrap: continue past the end of the text with the tokens copied so far.
     """
 
+def eagle2(
+    *,
+    drafter: str = 'eagle3',
+    draft: str | PreTrainedModel | None = None,
+    head: str | Any = 'embedded-eagle3',
+    verifier: str = 'walk',
+    budget: int = 59,
+    top_k: int = 10,
+    levels: int = 6,
+    source: str = 'draft',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
+) -> CustomGenerate:
+    """An EAGLE head's tree of fixed width and depth, cut to the likeliest nodes.
+
+    Source: EAGLE-2 (Li et al. 2024).
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: EAGLE-3 head made for this target: 'embedded-eagle3', a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded.
+        top_k: parents of a level, and children of each parent (K).
+        levels: draft forwards, the root's included.
+        source: name of the drafter.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
+    """
+
 def eagle3(
     *,
     drafter: str = 'eagle3',
@@ -986,6 +1018,37 @@ def greedy_order(
         context__max_continuations: most continuations, with distinct first tokens, to offer.
         context__max_match: longest match to measure, in tokens.
         context__wrap: continue past the end of the text with the tokens copied so far.
+    """
+
+def hydra(
+    *,
+    drafter: str = 'hydra',
+    draft: str | PreTrainedModel | None = None,
+    head: str | Any = '',
+    verifier: str = 'walk',
+    budget: int = 59,
+    tree: str = '',
+    source: str = 'draft',
+    draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
+) -> CustomGenerate:
+    """A static tree of Hydra's heads.
+
+    Source: Hydra (Ankner et al. 2024).
+
+    Args:
+        drafter: which drafter answers the source draft: adjacency, context, datastore, dflash,
+            eagle3, forced, gemma4, hydra, medusa, memory, model, mtp, pard, peagle, suffix,
+            trie.
+        draft: draft model: 'embedded-draft', a directory or a hub id.
+        head: Hydra heads made for this target: a directory or a hub id.
+        verifier: accept rule: block, rejection, traversal, walk.
+        budget: most nodes to draft, root excluded.
+        tree: JSON file of a searched tree; empty: one for the acceptance that the engine
+            counts.
+        source: name of the drafter.
+        draft__dtype: number format of the weights; auto: the target's, but bfloat16 for more
+            than 8 MB beside a float32 target on a CPU that multiplies bfloat16, and for EAGLE
+            heads where kernels run.
     """
 
 def medusa(

@@ -91,7 +91,7 @@ def test_the_states_that_are_restored_decide(monkeypatch: pytest.MonkeyPatch) ->
     assert answer(engine, prompt) == first
     monkeypatch.setattr(RecurrentStates, "restore", lambda *_: None)
     assert answer(engine, prompt) != first
-    assert taken(engine) == 2 * len(prompt)
+    assert taken(engine) == 2 * (len(prompt) - 1)
     runner.detach()
 
 

@@ -81,7 +81,7 @@ def saved_target(
     # Qwen3-Next has one layer, and its configuration is silent on that.
     said = {} if family == "qwen3_next" else {named: count}
     torch.manual_seed(0)
-    config: Any = hf.AutoConfig.for_model(family, **SMALL, **_FAMILIES[family], **said)
+    config: Any = hf.AutoConfig.for_model(family, **(SMALL | _FAMILIES[family] | said))
     auto: Any = hf.AutoModelForCausalLM
     auto.from_config(config).save_pretrained(directory)
     tensors = load_file(directory / WEIGHTS)

@@ -153,11 +153,16 @@ DRAFTS = {"DRAFT": "embedded-draft", "HEAD": "embedded-eagle3"}
 def test_the_grid_has_all_cells_of_a_chat_model(tmp_path: Path) -> None:
     found = called("smollm2/grid.sh", tmp_path, **DRAFTS, FURTHER="goose:budget=8")
     cells = {}
+    shapes = set()
     for arguments in found:
         known(arguments)
         assert "--chat" in arguments
         given = {flag: arguments[i + 1] for i, flag in enumerate(arguments[:-1])}
         methods = given["--methods"].split(",")
+        if "auto:shape=chain" in methods:
+            assert methods == ["ar", "auto", "auto:shape=chain"]
+            shapes.add((given["--batch"], given.get("--temperature", "0")))
+            continue
         assert {"ar", "auto", "goose:budget=8", "hf"} <= set(methods)
         small = len(given["--prompts"].split(",")) == 4
         batch = given.get("--batch", "1")
@@ -166,7 +171,8 @@ def test_the_grid_has_all_cells_of_a_chat_model(tmp_path: Path) -> None:
         assert "--draft" not in arguments, "auto drafts with the head"
         key = (given["--dtype"], batch, given.get("--temperature", "0"))
         cells[*key, small] = given["--prompts"].count(",") + 1
-    assert len(found) == len(cells) == 20
+    assert shapes == {(batch, heat) for batch in ("1", "4", "16") for heat in ("0", "1")}
+    assert len(found) - len(shapes) == len(cells) == 20
     assert {key for key, sets in cells.items() if sets == 8} == {
         ("float32", "1", "0", False),
         ("float32", "1", "0.7", False),

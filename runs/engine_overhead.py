@@ -31,7 +31,7 @@ from draftwood.lab.bench.quiet import recorded
 from draftwood.methods import method
 from draftwood.protocols import Host, Outcome, Prefill, TargetOutput
 from draftwood.tree import tree_of
-from runs.host_work import host_work
+from runs.host_work import NEW_TOKENS, host_work, usual_size
 
 SECONDS = 10.0
 """Time limit of a curve."""
@@ -73,7 +73,7 @@ def outside_model(
         lambda *_: inside.__setitem__(0, inside[0] + time.perf_counter() - started[0])
     )
     rows = []
-    engine.add(Request(prompt, max_new_tokens=200))
+    engine.add(Request(prompt, max_new_tokens=NEW_TOKENS))
     engine.step()
     while engine.busy:
         inside[0] = telling[0] = 0.0
@@ -86,8 +86,7 @@ def outside_model(
             rows.append((drafted[0], total, inside[0], telling[0]))
     before.remove()
     after.remove()
-    # Steps of one size are compared; `auto` chooses it anew in each step.
-    usual = statistics.median_high(row[0] for row in rows)
+    usual = usual_size([row[0] for row in rows])
     rows = [row for row in rows if row[0] >= usual]
     return {
         "drafted": usual,

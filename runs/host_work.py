@@ -75,6 +75,14 @@ def watched_phases(model: torch.nn.Module) -> Iterator[Laps]:
         yield laps
 
 
+def usual_size(drafted: Sequence[int]) -> int:
+    """Drafted nodes of the usual step: only steps of that size are compared.
+
+    ``auto`` chooses the size anew in each step.
+    """
+    return statistics.median_high(drafted)
+
+
 def host_work(
     engine: Engine, model: torch.nn.Module, prompts: Sequence[Sequence[int]]
 ) -> dict[str, float]:
@@ -100,8 +108,7 @@ def host_work(
             if len(nodes) == len(prompts) and not ended:
                 rows.append(dict(laps.seconds))
                 drafted.append(sum(nodes))
-    # Steps of one size are compared; `auto` chooses it anew in each step.
-    usual = statistics.median_high(drafted)
+    usual = usual_size(drafted)
     rows = [row for row, nodes in zip(rows, drafted, strict=True) if nodes >= usual]
     phases = [*PHASES, REST, HAND_OVER]
     found = {name: statistics.median(row.get(name, 0.0) for row in rows) * 1e3 for name in phases}

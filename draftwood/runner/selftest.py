@@ -19,6 +19,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.masks import LayerKind
 from draftwood.runner.recompute import recompute_limit
+from draftwood.runner.recurrent.exact_products import EXACT
 from draftwood.runner.runner import Runner
 from draftwood.tree import TokenTree, tree_of
 
@@ -38,9 +39,6 @@ _REDUCED = 1e-2
 # Of a deep model in 16 bits, two computations of its own may differ by more. Then trees may differ
 # by so many times their difference, of which more than the second number does not count.
 _TIMES, _NOISIEST = 3.0, 0.1
-
-# Precisions of float32 products that are none but float32.
-_EXACT = ("ieee", "none")
 
 
 @dataclass(frozen=True)
@@ -245,7 +243,7 @@ def _reference(
 
 def tolerance(dtype: torch.dtype, device: torch.device) -> float:
     """The allowed difference of two computations of a logit, relative to the largest logit."""
-    if device.type == "cuda" and torch.backends.cuda.matmul.fp32_precision not in _EXACT:
+    if device.type == "cuda" and torch.backends.cuda.matmul.fp32_precision not in EXACT:
         return max(_TOLERANCE[dtype], _REDUCED)
     return _TOLERANCE[dtype]
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from torch import nn
 
-from draftwood import Engine, Request, SamplingParams, method
+from draftwood import Engine, method
 from draftwood.drafters.eagle3.head import Eagle3Head
-from draftwood.engine.request import Finished
 from draftwood.protocols import TargetInfo
 from draftwood.runner.attach import attach
 from tests.factories.dflash_drafters import made_network
@@ -19,14 +18,10 @@ from tests.factories.eagle3_heads import V, tiny_head
 from tests.factories.gemma4_assistants import saved_assistant, target_model
 from tests.factories.hydra_heads import made_hydra
 from tests.factories.medusa_heads import made_heads
+from tests.factories.on_cuda import SAMPLINGS, tokens_of, waits_of
 from tests.factories.tiny_llama import tiny_llama
 from tests.simulated_cuda import SimulatedCuda, to_simulated
 
-PROMPTS = ((5, 6, 7, 5, 6, 7, 5, 6), (9, 3, 9, 3, 1))
-SAMPLINGS = {
-    "greedy": SamplingParams(),
-    "sampled": SamplingParams(temperature=0.8, top_p=0.9, top_k=30, seed=3),
-}
 MODULES: dict[str, Callable[[TargetInfo], nn.Module]] = {
     "medusa": lambda info: made_heads(3, info),
     "hydra": made_hydra,
@@ -47,19 +42,6 @@ def moved(module: nn.Module) -> nn.Module:
     return to_simulated(module)
 
 
-def decoded(decoding: Engine, sampling: SamplingParams, tokens: int = 12) -> list[tuple[int, ...]]:
-    """Tokens of each prompt, all decoded at once."""
-    for prompt in PROMPTS:
-        decoding.add(Request(prompt, max_new_tokens=tokens, sampling=sampling))
-    found: dict[int, tuple[int, ...]] = {}
-    while decoding.busy:
-        for event in decoding.step():
-            if isinstance(event, Finished):
-                assert event.completion.error is None
-                found[event.request_id] = event.completion.tokens
-    return [found[i] for i in sorted(found)]
-
-
 def engine(name: str, *, on_device: bool, budget: int = 6) -> Engine:
     """An engine whose method drafts with a module of :data:`MODULES`."""
     model = to_simulated(target()) if on_device else target()
@@ -78,8 +60,8 @@ def test_a_drafter_has_the_tokens_of_a_cpu(name: str, sampling: str) -> None:
     with SimulatedCuda() as device:
         decoding = engine(name, on_device=True)
         device.work.clear()  # a target's own attention is probed as it is attached
-        found = decoded(decoding, asked)
-    assert found == decoded(engine(name, on_device=False), asked)
+        found = tokens_of(decoding, asked)
+    assert found == tokens_of(engine(name, on_device=False), asked)
     assert not device.work.faults
 
 
@@ -88,18 +70,10 @@ def test_a_drafter_has_the_tokens_of_a_cpu(name: str, sampling: str) -> None:
 def test_a_step_waits_once_for_the_target_and_once_a_draft_forward(
     name: str, sampling: str
 ) -> None:
-    steps, before, forwards = 0, 2, 0
     with SimulatedCuda() as device:
         decoding = engine(name, on_device=True)
-        decoding.add(Request(PROMPTS[0], max_new_tokens=40, sampling=SAMPLINGS[sampling]))
-        while decoding.busy and steps < 8:
-            decoding.step()
-            steps += 1
-            if steps == before:
-                device.work.clear()
-                forwards = decoding._phases.draft_forwards
-    steps, forwards = steps - before, decoding._phases.draft_forwards - forwards
-    assert device.work.waits.total() <= steps + max(forwards, steps), device.work.waits
+        waits, steps, forwards = waits_of(decoding, device, SAMPLINGS[sampling], most=8)
+    assert waits <= steps + max(forwards, steps), device.work.waits
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
@@ -115,6 +89,6 @@ def test_an_assistant_reads_keys_and_values_on_the_device(sampling: str, tmp_pat
             decoding = Engine(runner, method("talon:drafter=gemma4:budget=6", head=head))
             if device is not None:
                 device.work.clear()
-            found.append(decoded(decoding, SAMPLINGS[sampling]))
+            found.append(tokens_of(decoding, SAMPLINGS[sampling]))
         assert device is None or not device.work.faults
     assert found[0] == found[1]

@@ -16,12 +16,12 @@ from tests.factories.drafted import drafts as drafts_of
 from tests.factories.drafted import target
 from tests.factories.eagle3_heads import embedding
 from tests.factories.given_costs import drafting_pays
+from tests.factories.on_cuda import PROMPTS, tokens_of, waits_of
+from tests.factories.on_cuda import SAMPLINGS as USUAL
 from tests.simulated_cuda import SimulatedCuda, to_simulated
 
-PROMPTS = ((5, 6, 7, 5, 6, 7, 5, 6), (9, 3, 9, 3, 1))
 SAMPLINGS = {
-    "greedy": SamplingParams(),
-    "sampled": SamplingParams(temperature=0.8, top_p=0.9, top_k=30, seed=3),
+    **USUAL,
     "penalties": SamplingParams(
         temperature=0.7, min_p=0.02, repetition_penalty=1.1, presence_penalty=0.3, seed=4
     ),
@@ -60,15 +60,7 @@ def decoded(
         decoding = engine(name, drafts(name), on_device=device is not None, **asked)
         if device is not None:  # the self-test runs the model's own attention
             device.work.clear()
-        for prompt in PROMPTS:
-            decoding.add(Request(prompt, max_new_tokens=12, sampling=sampling))
-        found: dict[int, tuple[int, ...]] = {}
-        while decoding.busy:
-            for event in decoding.step():
-                if isinstance(event, Finished):
-                    assert event.completion.error is None
-                    found[event.request_id] = event.completion.tokens
-    return [found[i] for i in sorted(found)]
+        return tokens_of(decoding, sampling)
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
@@ -194,19 +186,11 @@ def check_waits(
     name: str, given: dict[str, nn.Module], sampling: str, verified: int, a_forward: int = 1
 ) -> None:
     """A step waits ``1 + verified`` times for the target, and so often for a draft forward."""
-    steps, before = 0, 2
     with SimulatedCuda() as device:
         decoding = engine(name, given, on_device=True, self_test=False)
-        decoding.add(Request(PROMPTS[0], max_new_tokens=40, sampling=SAMPLINGS[sampling]))
-        while decoding.busy and steps < 10:
-            decoding.step()
-            steps += 1
-            if steps == before:
-                device.work.clear()
-                forwards = decoding._phases.draft_forwards
-    steps, forwards = steps - before, decoding._phases.draft_forwards - forwards
+        waits, steps, forwards = waits_of(decoding, device, SAMPLINGS[sampling], most=10)
     assert forwards > 0
-    assert device.work.waits.total() <= steps * (1 + verified) + forwards * a_forward
+    assert waits <= steps * (1 + verified) + forwards * a_forward
 
 
 def test_steps_may_be_inside_and_outside_of_inference_mode() -> None:

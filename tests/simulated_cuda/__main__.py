@@ -9,8 +9,9 @@ import click
 from torch import nn
 
 from draftwood import Request
-from tests.engine.test_on_cuda import PROMPTS, SAMPLINGS, drafts, engine
+from tests.engine.test_on_cuda import SAMPLINGS, drafts, engine
 from tests.factories.eagle3_heads import tiny_head
+from tests.factories.on_cuda import PROMPTS
 from tests.simulated_cuda import SimulatedCuda
 
 METHODS = ("ar", "goose", "auto", "traversal", "talon", "talon:drafter=eagle3")

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-_EXACT = ("ieee", "none")
+EXACT = ("ieee", "none")
+"""Values of ``fp32_precision`` that round no factors."""
 
 
 def _settings() -> tuple[Any, ...]:
@@ -22,7 +23,7 @@ def _settings() -> tuple[Any, ...]:
 @contextmanager
 def exact_products() -> Iterator[None]:
     """A context or decorator in which products of float32 are exact up to float32's rounding."""
-    reduced = [each for each in _settings() if each.fp32_precision not in _EXACT]
+    reduced = [each for each in _settings() if each.fp32_precision not in EXACT]
     if not reduced:
         yield
         return

@@ -51,6 +51,16 @@ class MaskedDrafter(MarginalDrafter):
         """Bytes of a token in the model's cache."""
         return self._reader.token_bytes
 
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of a request's recurrent states."""
+        return self._reader.slot_bytes
+
+    @property
+    def node_bytes(self) -> int:
+        """Bytes that recurrent layers keep of a node."""
+        return self._reader.node_bytes
+
     def read_in_pieces(self) -> None:
         """From now on, read long backlogs in pieces while several requests run."""
         self._reader.read_in_pieces()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines.environment import METHOD
 from tests.integrations.engines.small_engine import VOCAB, follows, plain
 from tests.integrations.engines.small_scheduler import NODES, Scheduler, worker
@@ -111,3 +112,11 @@ def test_ngram_drafts_with_draftwood(
     assert drafts.acceptance.accepted["adjacency"] > 0, "the rows were read"
     ngram.clear_cache_pool()
     assert (len(drafts), ngram.cleared) == (0, 1)
+
+
+def test_wrong_settings_end_the_start(
+    monkeypatch: pytest.MonkeyPatch, hooked: type[NGRAMWorker]
+) -> None:
+    monkeypatch.setenv(METHOD, "gosse")
+    with pytest.raises(DraftwoodError, match=r"DRAFTWOOD_METHOD: .*gosse"):
+        hooked(overlap=True)

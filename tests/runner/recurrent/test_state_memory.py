@@ -5,12 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from draftwood import Engine, Request, method
+from draftwood.drafters._masked import MaskedDrafter
+from draftwood.drafters._rollout.model_drafter import ModelDrafter
 from draftwood.engine.engine import _MARGIN
 from draftwood.engine.memory import MemoryLimit, Size
 from draftwood.engine.request import Finished
 from draftwood.errors import DraftwoodError
 from draftwood.kernels.gpu import BLOCK
-from draftwood.protocols import Needs
+from draftwood.protocols import Mask, Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.masks import LayerKind
 from draftwood.runner.recurrent import states
@@ -130,6 +132,13 @@ def test_a_recurrent_draft_model_counts_as_well(runner: Runner) -> None:
     phases = Engine(runner, drafts)._phases
     assert phases.slot_bytes == 2 * runner.info.slot_bytes
     assert phases.node_bytes == 2 * runner.info.node_bytes
+
+
+def test_a_model_that_reads_masks_tells_its_states(runner: Runner) -> None:
+    info = runner.info
+    drafter = MaskedDrafter(ModelDrafter(runner, info), Mask(1), info, ahead=2)
+    assert (drafter.slot_bytes, drafter.node_bytes) == (info.slot_bytes, info.node_bytes)
+    assert min(info.slot_bytes, info.node_bytes) > 0
 
 
 def test_the_memory_of_kept_states_is_counted(runner: Runner) -> None:

@@ -106,8 +106,15 @@ def hook_ngram() -> None:
     """
     place = "sglang.srt.speculative.ngram_worker.NGRAMWorker"
 
+    def make(original: Callable[..., Any], worker: Any, *given: Any, **named: Any) -> None:
+        """Make the drafts at once, so that a wrong setting ends the start."""
+        from draftwood.integrations.engines.sglang.batch import batch_drafts_of
+
+        original(worker, *given, **named)
+        worker.draftwood = batch_drafts_of(worker)
+
     def prepare(original: Callable[..., Any], worker: Any, batch: Any) -> Any:  # noqa: ARG001
-        return _of(worker).prepared(batch)
+        return worker.draftwood.prepared(batch)
 
     def learn(original: Callable[..., Any], worker: Any, batch: Any) -> None:
         """Nothing: sources learn from the next step's texts.
@@ -116,29 +123,21 @@ def hook_ngram() -> None:
         """
 
     def flush(original: Callable[..., Any], worker: Any) -> Any:
-        _of(worker).clear()
+        worker.draftwood.clear()
         return original(worker)
 
     def forward(
         original: Callable[..., Any], worker: Any, batch: Any, *given: Any, **named: Any
     ) -> Any:
         result = original(worker, batch, *given, **named)
-        _of(worker).verified(result)
+        worker.draftwood.verified(result)
         return result
 
     for name, hook in (
+        ("__init__", make),
         ("_prepare_draft_tokens", prepare),
         ("_update_ngram_corpus", learn),
         ("clear_cache_pool", flush),
         ("forward_batch_generation", forward),
     ):
         HookRegistry.register(f"{place}.{name}", hook, HookType.AROUND)
-
-
-def _of(worker: Any) -> Any:
-    """The drafts of a worker of NGRAM, made when they are first asked for."""
-    from draftwood.integrations.engines.sglang.batch import batch_drafts_of
-
-    if not hasattr(worker, "draftwood"):
-        worker.draftwood = batch_drafts_of(worker)
-    return worker.draftwood

@@ -21,10 +21,15 @@ Kind = Literal["drafters", "policies", "verifiers"]
 KINDS: tuple[Kind, ...] = ("drafters", "policies", "verifiers")
 
 
-def parts(package: str) -> list[str]:
+def parts(package: str) -> tuple[str, ...]:
     """Sorted names of the parts in a package; a file whose name begins with ``_`` is no part."""
-    paths = importlib.import_module(package).__path__
-    return sorted(m.name for m in pkgutil.iter_modules(paths) if not m.name.startswith("_"))
+    return _parts_in(tuple(importlib.import_module(package).__path__))
+
+
+@cache  # a method's settings ask hundreds of times
+def _parts_in(folders: tuple[str, ...]) -> tuple[str, ...]:
+    found = pkgutil.iter_modules(folders)
+    return tuple(sorted(each.name for each in found if not each.name.startswith("_")))
 
 
 def part(package: str, name: str, constant: str) -> Any:

@@ -111,16 +111,25 @@ def make_references(
 
 
 def _noise(model: Any, reference: Reference, device: torch.device) -> float:
-    """How much the model's logits differ at once and token by token, relative to the largest."""
+    """How much the model's logits differ at once and token by token, relative to the largest.
+
+    At every node: one path alone may happen to show a third of it.
+    """
     prefix, tree, expected = reference.prefixes[0], reference.trees[0], reference.expected[0]
-    path = [0, *tree.path(_COMMITTED)]
+    paths = [(0, *tree.path(leaf)) for leaf in LEAVES]
+    longest = max(map(len, paths))
+    # Shorter ones go on with their last token; those logits are not looked at.
+    texts = [[int(tree.tokens[node]) for node in path] for path in paths]
+    texts = [text + text[-1:] * (longest - len(text)) for text in texts]
     try:
-        tokens = [int(tree.tokens[node]) for node in path]
-        found = _as_generate(model, device, 0, None, prefix, tokens).float()
+        found = _batch_as_generate(model, device, 0, None, prefix, texts).float()
     except (TypeError, ValueError, IndexError, RuntimeError, AttributeError):
         return 0.0  # a model that takes no cache or no positions is refused elsewhere
-    wanted = expected[path].float()
-    difference = float((found - wanted).abs().max()) / (float(wanted.abs().max()) or 1.0)
+    largest = float(expected.abs().max()) or 1.0
+    difference = max(
+        float((rows[: len(path)] - expected[[*path]].float()).abs().max()) / largest
+        for rows, path in zip(found, paths, strict=True)
+    )
     return difference if difference < math.inf else 0.0
 
 
@@ -149,7 +158,19 @@ def _as_generate(
 
     The cache is recomputed where ``generate`` would recompute it.
     """
-    ids = torch.tensor([[*prefix, *path]], device=device)
+    return _batch_as_generate(model, device, shift, recompute_after, prefix, [path])[0]
+
+
+def _batch_as_generate(
+    model: Any,
+    device: torch.device,
+    shift: int,
+    recompute_after: int | None,
+    prefix: Sequence[int],
+    paths: Sequence[Sequence[int]],
+) -> torch.Tensor:
+    """Score paths of one length after a prefix, ``[B, n, V]``; see :func:`_as_generate`."""
+    ids = torch.tensor([[*prefix, *path] for path in paths], device=device)
     places = torch.arange(ids.shape[1], device=device)[None] + shift
     rows: list[torch.Tensor] = []
     with torch.inference_mode():
@@ -166,9 +187,9 @@ def _as_generate(
                 use_cache=True,
             )
             cache, held = output.past_key_values, end
-            rows.append(output.logits[0, -1])
+            rows.append(output.logits[:, -1])
         model(input_ids=ids[:, :1], position_ids=places[:, :1] * 0, use_cache=False)
-    return torch.stack(rows[1:])
+    return torch.stack(rows[1:], dim=1)
 
 
 def _tokens(vocab_size: int, n: int) -> list[int]:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 RUNS = Path(__file__).parents[2] / "runs"
 SETS = ["humaneval", "mbpp", "classeval", "gsm8k_test", "mt_bench", "wikitext2_test"]
 SETS += ["spec_bench", "pg_prompts"]
-STAND_IN = """#!{python}
+STAND_IN = """#!{python} -IS
 import json, os, sys
 arguments = sys.argv[1:]
 if arguments[0].endswith("contenders.py"):

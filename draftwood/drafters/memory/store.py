@@ -140,12 +140,16 @@ class TextStore:
         found: list[NDArray[np.int64]] = []
         for _ in range(_VISITED):
             places, there = places[there >= 0], there[there >= 0]
+            if not len(places):
+                break
             same = self._text[there] == given[places]
             for back in range(1, length + 1):
                 same &= self._text[there - back] == given[places - back]
             found.append(there[same])
             known[places[same]] = True
             places, there = places[~same], index.earlier(there[~same])
+        if not found:
+            return known
         counted = np.concatenate(found)
         self._seen[counted] = np.minimum(self._seen[counted], 65534) + 1
         # A passage that is remembered is remembered from its beginning.

@@ -30,9 +30,12 @@ class TopRows:
         for itself.
         """
         logits: Any = None
-        lacking = ((0, 0), (0, max(0, width - self.tokens.shape[1])))
-        tokens = np.pad(self.tokens, lacking)[:, :width]
-        probabilities = np.pad(self.probabilities, lacking)[:, :width]
+        tokens, probabilities = self.tokens[:, :width], self.probabilities[:, :width]
+        rows, found = tokens.shape
+        if found < width:
+            # Not np.pad, which takes longer than all else in a step.
+            tokens, probabilities = np.zeros((rows, width), np.int64), np.zeros((rows, width), "f4")
+            tokens[:, :found], probabilities[:, :found] = self.tokens, self.probabilities
         argmax = tokens[:, 0] if width else np.empty(0, dtype=np.int64)
         return TargetOutput(logits, argmax, tokens, probabilities)
 

@@ -315,7 +315,7 @@ class Engine:
                 submitted = phases.submit(batch, trees)
                 self._report(batch.failures)
                 rows = phases.rows(batch, submitted)
-                outcomes = phases.verify(batch, trees, rows)
+                outcomes = phases.verify(batch, trees, rows, submitted.early)
                 phases.commit(batch, outcomes)
                 predictions = phases.learn(batch, drafted, outcomes)
                 self._take(batch, outcomes, predictions)

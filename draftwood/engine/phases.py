@@ -4,17 +4,19 @@
 It knows nothing of the queue, of events and of when a request ends.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import astuple
-from functools import partial, reduce
+from dataclasses import astuple, dataclass, field
+from functools import reduce
 from operator import or_
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import torch
 
 from draftwood.engine.batch import Batch
+from draftwood.engine.early import EarlyVerdicts, begin
 from draftwood.engine.features import FeatureShare
 from draftwood.engine.forking import fork, leaders
 from draftwood.engine.isolation import each_verified
@@ -36,6 +38,7 @@ from draftwood.protocols import (
     ResumableTarget,
     StepReport,
     StepTimes,
+    Submitted,
     Target,
     TargetOutput,
     Verdict,
@@ -43,9 +46,25 @@ from draftwood.protocols import (
     first_source,
     shared,
 )
+from draftwood.runner.to_host import unread
 from draftwood.sampling.ahead import DrawsAhead
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
 from draftwood.tree import ROOT, SAMPLED, TokenTree, TreeBuilder
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A forward of the target, and what was queued behind it.
+
+    Attributes:
+        submitted: the forward.
+        drawn: for each tree the tokens after its nodes, on the device, or None; empty: for none.
+        early: verification that does not wait for the output.
+    """
+
+    submitted: Submitted
+    drawn: Sequence[torch.Tensor | None] = ()
+    early: EarlyVerdicts = field(default_factory=EarlyVerdicts)
 
 
 class Phases:
@@ -161,37 +180,58 @@ class Phases:
         batch.watch.lap("draft")
         return drafted
 
-    def submit(self, batch: Batch, trees: Sequence[TokenTree]) -> Callable[[], list[TargetOutput]]:
+    def submit(self, batch: Batch, trees: Sequence[TokenTree]) -> Begun:
         """Begin the target's forward over all trees; :meth:`rows` takes what is returned.
 
-        On another device than the CPU, tokens are drawn after all nodes in the same go. A CPU would
-        compute more than the verifier asks for.
+        On another device than the CPU, tokens are drawn after all nodes in the same go, and sampled
+        trees tested. A CPU would compute more than the verifier asks for.
         """
         ahead = DrawsAhead()
-        if self.beside:
-            for s, tree in zip(batch.live, trees, strict=True):
-                ahead.add(tree, s.sampler, s.history, s.noise, s.mask(tree))
+        if not self.beside:
+            return Begun(self._target.submit(batch.slots, trees, self._needs, ahead.numbers))
+        for s, tree in zip(batch.live, trees, strict=True):
+            ahead.add(tree, s.sampler, s.history, s.noise, s.mask(tree))
         submitted = self._target.submit(batch.slots, trees, self._needs, ahead.numbers)
-        return partial(submitted.rows, ahead.draw(submitted) if ahead.any else ())
+        drawn = ahead.draw(submitted) if ahead.any else ()
+        early = begin(self._verifier, self._drawn_cases(batch, trees, submitted))
+        return Begun(submitted, drawn, early)
 
-    def rows(self, batch: Batch, submitted: Callable[[], list[TargetOutput]]) -> list[TargetOutput]:
+    def _drawn_cases(
+        self, batch: Batch, trees: Sequence[TokenTree], submitted: Submitted
+    ) -> Iterator[tuple[int, Verification]]:
+        """By request, the trees of requests that sample, before the output is on the host."""
+        for s, tree, logits in zip(batch.live, trees, submitted.logits, strict=True):
+            if s.sampler.do_sample and s.sampler.by_rows and batch.sound(s):
+                yield s.number, self._case(s, tree, TargetOutput(logits, *unread()))
+
+    def rows(self, batch: Batch, begun: Begun) -> list[TargetOutput]:
         """Wait for the output of a forward."""
-        rows = submitted()
+        early = begun.early
+        rows, early.found = begun.submitted.rows_with(begun.drawn, early.tensors)
         batch.watch.lap("target")
         return rows
 
     def verify(
-        self, batch: Batch, trees: Sequence[TokenTree], rows: Sequence[TargetOutput]
+        self,
+        batch: Batch,
+        trees: Sequence[TokenTree],
+        rows: Sequence[TargetOutput],
+        early: EarlyVerdicts,
     ) -> list[Outcome]:
-        """The accepted path of each tree; an empty one for a request that has failed."""
+        """The accepted path of each tree; an empty one for a request that has failed.
+
+        ``early``: what has begun before the rows were there.
+        """
         cases = {
             s.number: self._case(s, tree, found)
             for s, tree, found in zip(batch.live, trees, rows, strict=True)
             if batch.sound(s)
         }
-        verify = self._verifier.verify
-        verified = each_verified(verify, list(cases.values())) if cases else []
-        verdicts = dict(zip(cases, verified, strict=True))
+        verdicts: dict[int, Verdict | Exception] = {**early.verdicts(cases)}
+        left = {number: case for number, case in cases.items() if number not in verdicts}
+        if left:
+            verified = each_verified(self._verifier.verify, list(left.values()))
+            verdicts.update(zip(left, verified, strict=True))
         outcomes = []
         for s, tree, found in zip(batch.live, trees, rows, strict=True):
             verdict = verdicts.get(s.number)

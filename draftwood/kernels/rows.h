@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include "tiles.h"
 #include "vectors.h"
 
 namespace {
@@ -14,7 +15,6 @@ namespace {
 constexpr int MOST = REGISTERS == 32 ? 9 : 4;  // rows of x that are multiplied together
 constexpr int BLOCK = 12;                      // rows of w that are multiplied with FEW rows of x before the next
 constexpr int64_t FEW = 64;                    // rows of x that stay in the cache for all rows of w
-constexpr int64_t LINE = 64;                   // bytes
 
 template <class T, class S> struct Weight {
     const S* w;           // [outputs, inputs]
@@ -121,6 +121,12 @@ void part(const Weight<T, S>& weight, int64_t first, int64_t end, const T* x, T*
 template <class T, class S>
 void product(const Weight<T, S>& weight, int64_t thread, int64_t threads, const T* x, T* y, int64_t rows) {
     const int64_t first = weight.outputs * thread / threads, end = weight.outputs * (thread + 1) / threads;
+#if defined(HAS_TILES)
+    if constexpr (std::is_same_v<S, bfloat16>) {
+        if (tiles_allowed())
+            return tiled({weight.w, weight.bias, weight.outputs, weight.inputs}, first, end, x, y, rows);
+    }
+#endif
     for (int64_t done = 0; done < rows; done += FEW) {
         const int64_t some = rows - done < FEW ? rows - done : FEW;
         part<T, S>(weight, first, end, x + done * weight.inputs, y + done * weight.outputs, some);

@@ -41,6 +41,8 @@ constexpr int LANES = 4;
 constexpr int REGISTERS = 16;
 #endif
 
+constexpr int64_t LINE = 64;  // bytes of a cache line
+
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
 typedef int32_t Integers __attribute__((vector_size(4 * LANES)));

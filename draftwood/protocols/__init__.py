@@ -71,7 +71,9 @@ from draftwood.protocols.target import (
     shared,
 )
 from draftwood.protocols.verifier import (
+    BegunVerification,
     Distributions,
+    EarlyVerifier,
     Noise,
     Proposals,
     Verification,
@@ -83,6 +85,7 @@ __all__ = [
     "MOST_READ",
     "NOTHING_PAYS",
     "Answer",
+    "BegunVerification",
     "Bid",
     "Branches",
     "Built",
@@ -98,6 +101,7 @@ __all__ = [
     "DraftNoise",
     "Drafter",
     "DrafterSpec",
+    "EarlyVerifier",
     "Evidence",
     "Expand",
     "Feature",

@@ -71,12 +71,19 @@ class Computed:
 
     def rows(self, drawn: Sequence[torch.Tensor | None] = ()) -> list[TargetOutput]:
         """The output, with the drawn tokens."""
-        if not drawn:
-            return self.outputs
-        return [
-            output if tokens is None else replace(output, drawn=tokens.cpu().numpy())
-            for output, tokens in zip(self.outputs, drawn, strict=True)
-        ]
+        return self.rows_with(drawn, ())[0]
+
+    def rows_with(
+        self, drawn: Sequence[torch.Tensor | None], further: Sequence[torch.Tensor]
+    ) -> tuple[list[TargetOutput], list[NDArray[Any]]]:
+        """The output, with the drawn tokens, and further tensors."""
+        found = self.outputs
+        if drawn:
+            found = [
+                output if tokens is None else replace(output, drawn=tokens.cpu().numpy())
+                for output, tokens in zip(found, drawn, strict=True)
+            ]
+        return found, [tensor.cpu().numpy() for tensor in further]
 
 
 @dataclass(frozen=True)
@@ -203,6 +210,12 @@ class Submitted(Protocol):
         ``drawn`` are the tokens of :class:`TargetOutput`, int64 ``[n]`` on the device or None for
         each tree, which come to the host with the rest.
         """
+        ...
+
+    def rows_with(
+        self, drawn: Sequence[torch.Tensor | None], further: Sequence[torch.Tensor]
+    ) -> tuple[list[TargetOutput], list[NDArray[Any]]]:
+        """As :meth:`rows`; ``further`` tensors, float32 or integers, come in the same copy."""
         ...
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
 
 from draftwood.protocols.step import Verdict
 from draftwood.tree import Draw, TokenTree
@@ -78,5 +80,42 @@ class Verifier(Protocol):
 
         In a tree without sampled nodes these are the target's own draws, one after the other from
         the root, so that a seed's tokens are those of plain decoding.
+        """
+        ...
+
+
+class BegunVerification(Protocol):
+    """Trees whose verification the device may still be running."""
+
+    @property
+    def tensors(self) -> Sequence[torch.Tensor]:
+        """What the verdicts need of the device."""
+        ...
+
+    def verdicts(
+        self, cases: Sequence[Verification], numbers: Sequence[NDArray[Any]]
+    ) -> list[Verdict]:
+        """The verdicts.
+
+        Args:
+            cases: those that were begun, with all of the target's output.
+            numbers: :attr:`tensors` on the host.
+        """
+        ...
+
+
+@runtime_checkable
+class EarlyVerifier(Verifier, Protocol):
+    """A verifier that can begin before the target's output has reached the host."""
+
+    def early(self, tree: TokenTree) -> bool:
+        """Whether the verification of such a tree can begin early."""
+        ...
+
+    def begin(self, cases: Sequence[Verification]) -> BegunVerification:
+        """Begin to verify such trees, all of whose p may be asked after any node.
+
+        Args:
+            cases: of p, no token can be drawn yet.
         """
         ...

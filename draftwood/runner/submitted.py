@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
+from draftwood.copies import downloaded
 from draftwood.protocols import Needs, TargetOutput
 from draftwood.runner.scored import Scored
 from draftwood.runner.to_host import to_host_with, unread
@@ -51,15 +54,27 @@ class SubmittedForward:
 
     def rows(self, drawn: Sequence[torch.Tensor | None] = ()) -> list[TargetOutput]:
         """Wait for the output."""
-        with torch.inference_mode():
-            found = self._read(drawn) if self._needs.host else self._unread()
-        return [found[place] for place in self._places]
+        return self.rows_with(drawn, ())[0]
 
-    def _read(self, drawn: Sequence[torch.Tensor | None]) -> list[TargetOutput]:
+    def rows_with(
+        self, drawn: Sequence[torch.Tensor | None], further: Sequence[torch.Tensor]
+    ) -> tuple[list[TargetOutput], list[NDArray[Any]]]:
+        """Wait for the output, with further tensors in the same copy."""
+        with torch.inference_mode():
+            if self._needs.host:
+                found, rest = self._read(drawn, further)
+            else:
+                found, rest = self._unread(), downloaded(further) if further else []
+        return [found[place] for place in self._places], rest
+
+    def _read(
+        self, drawn: Sequence[torch.Tensor | None], further: Sequence[torch.Tensor]
+    ) -> tuple[list[TargetOutput], list[NDArray[Any]]]:
         given = [drawn[index] for index in self._order] if drawn else []
-        (argmax, tokens, probs), draws = to_host_with(
+        together = self._together(given)
+        (argmax, tokens, probs), rest = to_host_with(
             self._logits[None],
-            self._together(given),
+            further if together is None else [together, *further],
             self._needs.top_k,
             self._plain,
             None if self._packed is None else self._packed[None],
@@ -70,12 +85,14 @@ class SubmittedForward:
             )
             for output, span in zip(self._unread(), self._spans, strict=True)
         ]
-        if draws is None:
-            return found
-        return [
+        if together is None:
+            return found, rest
+        draws, *rest = rest
+        found = [
             output if own is None else replace(output, drawn=draws[0, span])
             for output, own, span in zip(found, given, self._spans, strict=True)
         ]
+        return found, rest
 
     def _unread(self) -> list[TargetOutput]:
         """The output that stays on the device."""

@@ -6,7 +6,9 @@ of a small model. A long row is searched while the CPU cache holds it for the so
 """
 
 import math
+from collections.abc import Sequence
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,7 +54,7 @@ def to_host(logits: torch.Tensor, top_k: int, plain: bool = False) -> HostRows:
         NaN; ``top_tokens`` int64 ``[b, q, k]``, likeliest first; ``top_probs`` float32
         ``[b, q, k]``, their softmax probabilities in float32. Equal logits come in any order.
     """
-    return to_host_with(logits, None, top_k, plain)[0]
+    return to_host_with(logits, [], top_k, plain)[0]
 
 
 def unread() -> HostRows:
@@ -62,22 +64,21 @@ def unread() -> HostRows:
 
 def to_host_with(
     logits: torch.Tensor,
-    drawn: torch.Tensor | None,
+    further: Sequence[torch.Tensor],
     top_k: int,
     plain: bool = False,
     packed: torch.Tensor | None = None,
-) -> tuple[HostRows, NDArray[np.int64] | None]:
-    """As :func:`to_host`, with further tokens int64 ``[b, q]`` in the same copy.
+) -> tuple[HostRows, list[NDArray[Any]]]:
+    """As :func:`to_host`, with further tensors, float32 or integers, in the same copy.
 
     ``packed``: :func:`packed_rows` of the logits, if they are known.
     """
     if logits.device.type == "cpu" and not plain and packed is None:
-        tokens = None if drawn is None else drawn.numpy()
-        return _searched(logits, top_k), tokens
+        return _searched(logits, top_k), [each.numpy() for each in further]
     if packed is None:
         packed = packed_rows(logits, top_k)
-    numbers, *rest = downloaded([packed] if drawn is None else [packed, drawn])
-    return _unpacked(numbers.reshape(*logits.shape[:-1], -1)), rest[0] if rest else None
+    numbers, *rest = downloaded([packed, *further])
+    return _unpacked(numbers.reshape(*logits.shape[:-1], -1)), rest
 
 
 def packed_rows(logits: torch.Tensor, top_k: int) -> torch.Tensor:

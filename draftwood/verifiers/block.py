@@ -13,20 +13,12 @@ Deviations: a token that was not sampled counts as drawn from its one-hot distri
 without sampled nodes go to the target walk.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from draftwood.errors import DraftwoodError
-from draftwood.protocols import Verdict, Verification
+from draftwood.protocols import Verdict
 from draftwood.tree import ROOT, TokenTree
-from draftwood.verifiers._residuals import (
-    JudgedTree,
-    SampledVerifier,
-    bonus,
-    judged_trees,
-    keep_probability,
-)
+from draftwood.verifiers._residuals import JudgedTree, SampledVerifier, bonus, keep_probability
 
 
 @dataclass(frozen=True)
@@ -35,36 +27,26 @@ class Block(SampledVerifier):
 
     branching: ClassVar = False
 
-    def judge(self, cases: Sequence[Verification]) -> list[Verdict]:
-        """Accept the longest prefix of each chain whose random number is below its h.
-
-        Raises:
-            DraftwoodError: a tree with sampled nodes branches.
-        """
-        for case in cases:
-            _check(case.tree)
-        return [_verdict(chain) for chain in judged_trees(cases, self.mode, carried=True)]
-
-
-def _check(tree: TokenTree) -> None:
-    if len(set(tree.parents.tolist())) < len(tree):
-        raise DraftwoodError(
+    def complaint(self, tree: TokenTree) -> str:
+        """Trees must not branch."""
+        if len(set(tree.parents.tolist())) == len(tree):
+            return ""
+        return (
             "block verification judges chains, but in this tree a node has several children: "
             "choose verifier 'traversal' or 'rejection'"
         )
 
-
-def _verdict(chain: JudgedTree) -> Verdict:
-    """The verdict: prefixes are tried from the longest to the shortest."""
-    case = chain.case
-    reach = [1.0]
-    while reach[-1] > 0 and len(reach) < len(case.tree):
+    def verdict(self, tree: JudgedTree) -> Verdict:
+        """Accept the longest prefix whose random number is below its h."""
+        case = tree.case
+        reach = [1.0]
+        while reach[-1] > 0 and len(reach) < len(case.tree):
+            node = len(reach) - 1
+            reach.append(next(iter(tree.at(node, reach[node]).probabilities)))
         node = len(reach) - 1
-        reach.append(next(iter(chain.at(node, reach[node]).probabilities)))
-    node = len(reach) - 1
-    while node != ROOT and not case.noise.accepts(node, _keep_probability(chain, node, reach)):
-        node -= 1
-    return Verdict(tuple(range(1, node + 1)), bonus(case, node, chain.tested.get(node)))
+        while node != ROOT and not case.noise.accepts(node, _keep_probability(tree, node, reach)):
+            node -= 1
+        return Verdict(tuple(range(1, node + 1)), bonus(case, node, tree.tested.get(node)))
 
 
 def _keep_probability(chain: JudgedTree, node: int, reach: list[float]) -> float:

@@ -10,35 +10,33 @@ deterministic ones, because each child is tested against the distribution it was
 Deviation: trees without sampled nodes go to the target walk, which has the same output law.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from draftwood.protocols import Verdict, Verification
+from draftwood.protocols import Verdict
 from draftwood.tree import ROOT
-from draftwood.verifiers._residuals import JudgedTree, SampledVerifier, bonus, judged_trees
+from draftwood.verifiers._residuals import JudgedTree, SampledVerifier, bonus
 
 
 @dataclass(frozen=True)
 class Rejection(SampledVerifier):
     """Lossless for every tree from which nothing is removed after drawing."""
 
-    def judge(self, cases: Sequence[Verification]) -> list[Verdict]:
-        """Descend each tree to the last accepted node."""
-        return [_verdict(tree) for tree in judged_trees(cases, self.mode, carried=False)]
+    carried: ClassVar = False
 
-
-def _verdict(tree: JudgedTree) -> Verdict:
-    case, node = tree.case, ROOT
-    while True:
-        children = tree.children[node]
-        tested = tree.at(node, 1.0) if children else None
-        probabilities = () if tested is None else tested.probabilities
-        for child, probability in zip(children, probabilities, strict=True):
-            if case.noise.accepts(child, probability):
-                node = child
-                break
-        else:
-            return Verdict(case.tree.path(node), bonus(case, node, tested))
+    def verdict(self, tree: JudgedTree) -> Verdict:
+        """Descend the tree to the last accepted node."""
+        case, node = tree.case, ROOT
+        while True:
+            children = tree.children[node]
+            tested = tree.at(node, 1.0) if children else None
+            probabilities = () if tested is None else tested.probabilities
+            for child, probability in zip(children, probabilities, strict=True):
+                if case.noise.accepts(child, probability):
+                    node = child
+                    break
+            else:
+                return Verdict(case.tree.path(node), bonus(case, node, tested))
 
 
 PART = Rejection

@@ -9,26 +9,21 @@ Source: "Traversal Verification for Speculative Tree Decoding", Algorithm 3. Dev
   in post-order: a node v whose children have all been dropped is accepted with probability h(v) =
   sum R / W, a leaf with P(v), the root always. The first accepted node ends the path.
 * The changes are computed when a decision needs them. On a GPU, where each decision would wait for
-  them, they are computed before all decisions, level by level for all trees of the batch.
+  them, they are computed before all decisions, level by level for all trees of the batch, behind
+  the target's forward.
 * Trees without sampled nodes go to the target walk, which accepts as much at less cost.
 
 Only nodes with P > 0 are tested: after a path that p excludes, p may not exist (a logits processor
 can leave no token there).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
 
-from draftwood.protocols import Verdict, Verification
+from draftwood.protocols import Verdict
 from draftwood.tree import ROOT
-from draftwood.verifiers._residuals import (
-    JudgedTree,
-    SampledVerifier,
-    bonus,
-    judged_trees,
-    keep_probability,
-)
+from draftwood.verifiers._residuals import JudgedTree, SampledVerifier, bonus, keep_probability
 
 
 @dataclass(frozen=True)
@@ -39,9 +34,12 @@ class Traversal(SampledVerifier):
     sibling has the deepest subtree and deterministic children come last.
     """
 
-    def judge(self, cases: Sequence[Verification]) -> list[Verdict]:
+    def verdict(self, tree: JudgedTree) -> Verdict:
         """Accept the first node, in post-order, whose random number is below its h."""
-        return [_verdict(tree) for tree in judged_trees(cases, self.mode, carried=True)]
+        case = tree.case
+        accepts = case.noise.accepts
+        node = next(v for v, h in keep_probabilities(tree) if v == ROOT or accepts(v, h))
+        return Verdict(case.tree.path(node), bonus(case, node, tree.tested.get(node)))
 
 
 def keep_probabilities(tree: JudgedTree) -> Iterator[tuple[int, float]]:
@@ -68,14 +66,6 @@ def _below(tree: JudgedTree, node: int, reach: float) -> Iterator[tuple[int, flo
     if not children or reach == 0:
         return zip(children, repeat(0.0), strict=False)
     return zip(children, tree.at(node, reach).probabilities, strict=True)
-
-
-def _verdict(tree: JudgedTree) -> Verdict:
-    """The verdict: the first node whose random number is below its h."""
-    case = tree.case
-    accepts = case.noise.accepts
-    node = next(v for v, h in keep_probabilities(tree) if v == ROOT or accepts(v, h))
-    return Verdict(case.tree.path(node), bonus(case, node, tree.tested.get(node)))
 
 
 PART = Traversal

@@ -12,6 +12,7 @@ from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.engine.request import Finished
 from draftwood.methods import recipes
 from draftwood.runner.attach import attach
+from draftwood.verifiers.traversal import Traversal
 from tests.factories.drafted import drafts as drafts_of
 from tests.factories.drafted import target
 from tests.factories.eagle3_heads import embedding
@@ -147,35 +148,32 @@ def test_a_step_waits_once(name: str, sampling: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "sampling", "verified"),
+    ("name", "sampling"),
     [
-        *((name, "greedy", 0) for name in ("traversal", "talon", "dynatree", "sd")),
-        *((name, "sampled", 0) for name in ("talon", "dynatree", "sd")),
-        *((name, "sampled", 1) for name in ("traversal", "rrsw", "block")),
-        *((f"{name}:drafter=eagle3", "greedy", 0) for name in ("talon", "traversal")),
-        ("eagle3", "sampled", 0),
-        ("traversal:drafter=eagle3", "sampled", 1),
+        *((name, "greedy") for name in ("traversal", "talon", "dynatree", "sd")),
+        *((name, "sampled") for name in ("talon", "dynatree", "sd")),
+        *((name, "sampled") for name in ("traversal", "rrsw", "block")),
+        *((f"{name}:drafter=eagle3", "greedy") for name in ("talon", "traversal")),
+        ("eagle3", "sampled"),
+        ("traversal:drafter=eagle3", "sampled"),
     ],
 )
-def test_a_step_with_a_draft_model_waits_once_a_forward(
-    name: str, sampling: str, verified: int
-) -> None:
-    """The verifier of a sampled tree waits once more."""
-    check_waits(name, drafts(name), sampling, verified)
+def test_a_step_with_a_draft_model_waits_once_a_forward(name: str, sampling: str) -> None:
+    check_waits(name, drafts(name), sampling)
 
 
 @pytest.mark.parametrize(
-    ("name", "drafter", "sampling", "verified"),
+    ("name", "drafter", "sampling"),
     [
-        ("auto", "model", "greedy", 0),
-        ("auto", "eagle3", "greedy", 0),
-        ("auto", "eagle3", "sampled", 0),
-        ("auto:layout=drawn", "model", "sampled", 1),
-        ("auto:layout=drawn", "eagle3", "sampled", 1),
+        ("auto", "model", "greedy"),
+        ("auto", "eagle3", "greedy"),
+        ("auto", "eagle3", "sampled"),
+        ("auto:layout=drawn", "model", "sampled"),
+        ("auto:layout=drawn", "eagle3", "sampled"),
     ],
 )
 def test_a_step_of_auto_waits_for_its_forwards(
-    name: str, drafter: str, sampling: str, verified: int, monkeypatch: pytest.MonkeyPatch
+    name: str, drafter: str, sampling: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At costs of which levels are worth asking for.
 
@@ -183,18 +181,29 @@ def test_a_step_of_auto_waits_for_its_forwards(
     """
     drafting_pays(monkeypatch)
     a_forward = 2 if "drawn" in name else 1
-    check_waits(name, drafts_of([drafter]), sampling, verified, a_forward)
+    check_waits(name, drafts_of([drafter]), sampling, a_forward)
 
 
-def check_waits(
-    name: str, given: dict[str, nn.Module], sampling: str, verified: int, a_forward: int = 1
+def test_a_verification_that_does_not_begin_early_waits_once_more(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A step waits ``1 + verified`` times for the target, and so often for a draft forward."""
+    def fails(*_: object) -> None:
+        raise ValueError("no")
+
+    monkeypatch.setattr(Traversal, "begin", fails)
+    sampled, device = SAMPLINGS["sampled"], SimulatedCuda()
+    assert decoded("traversal", sampled, device) == decoded("traversal", sampled)
+    with pytest.raises(AssertionError):
+        check_waits("traversal", drafts("traversal"), "sampled")
+
+
+def check_waits(name: str, given: dict[str, nn.Module], sampling: str, a_forward: int = 1) -> None:
+    """A step waits once for the target, and so often for a draft forward."""
     with SimulatedCuda() as device:
         decoding = engine(name, given, on_device=True, self_test=False)
         waits, steps, forwards = waits_of(decoding, device, SAMPLINGS[sampling], most=10)
     assert forwards > 0
-    assert waits <= steps * (1 + verified) + forwards * a_forward
+    assert waits <= steps + forwards * a_forward
 
 
 def test_steps_may_be_inside_and_outside_of_inference_mode() -> None:

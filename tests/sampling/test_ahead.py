@@ -40,6 +40,9 @@ class Given:
     def rows(self, drawn: object = ()) -> list[TargetOutput]:
         raise NotImplementedError
 
+    def rows_with(self, drawn: object, further: object) -> tuple[list[TargetOutput], list[Any]]:
+        raise NotImplementedError
+
 
 @dataclass
 class Running:

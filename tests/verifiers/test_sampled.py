@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Verdict, Verification, Verifier
-from draftwood.tree import ROOT, SAMPLED, Draw
-from draftwood.verifiers._residuals import Mode, judged_tree, judged_trees
+from draftwood.protocols import EarlyVerifier, Verdict, Verification, Verifier
+from draftwood.tree import ROOT, SAMPLED, Draw, tree_of
+from draftwood.verifiers._residuals import Mode, SampledVerifier, judged_tree, judged_trees
 from draftwood.verifiers._residuals.batched import read
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
@@ -234,6 +234,31 @@ def test_batched_mode_waits_once(kind: type[Verifier], monkeypatch: pytest.Monke
         verifier.verify([Verification(draft.tree, p, CannedQ(draft.q), Script())])
     assert set(waits) == {1}
     assert len(drafts) < len(waits) <= sum(draft.tree.depth for draft in drafts)
+
+
+@pytest.mark.parametrize("kind", [Traversal, Rejection, Block])
+def test_what_begins_early_ends_with_the_same_verdicts(kind: type[SampledVerifier]) -> None:
+    verifier = kind()
+    drafts = [(d, law) for d, law in some_drafts(verifier) if verifier.early(d.tree)]
+    assert len(drafts) > 5
+    for accepted in (-1, 1, 2):
+        early, late = (
+            [case_of(draft, law, Script(accepted)) for draft, law in drafts] for _ in range(2)
+        )
+        begun = verifier.begin(early)
+        numbers = [tensor.numpy() for tensor in begun.tensors]
+        assert begun.verdicts(early, numbers) == verifier.verify(late)
+
+
+@pytest.mark.parametrize("kind", [Traversal, Rejection, Block])
+def test_only_trees_to_test_begin_early(kind: type[SampledVerifier]) -> None:
+    plain = tree_of([3, 4], [-1, 0])
+    assert not kind().early(plain)
+    draft = drawn(chain(1), Given(0), always(1.0))
+    assert kind().early(draft.tree)
+    one_by_one = forced(kind, Mode.SEQUENTIAL)
+    assert isinstance(one_by_one, EarlyVerifier)
+    assert not one_by_one.early(draft.tree)
 
 
 def test_sequential_mode_tests_only_visited_nodes() -> None:

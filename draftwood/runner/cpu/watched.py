@@ -1,6 +1,6 @@
 """Parts of modules that must stay what they were, for code that computes in their place."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -59,7 +59,14 @@ class Watched:
         self._children = _columns(self.children, 3)
         self._forwards = _columns(self.forwards, 2)
         self._modules, self._methods = _columns(self.methods, 2)
-        self._places = _columns(self.places, 3)
+        addressed: list[Any] = []
+        others: list[Any] = []
+        for row in self.places:
+            found = dict.get(row[0], row[1])
+            has_address = found is not None and found.data_ptr() == row[2]
+            (addressed if has_address else others).append(row)
+        # Most parameters have an address, which is read without a call of Python's.
+        self._addressed, self._others = _columns(addressed, 3), others
 
     @classmethod
     def all_of(cls, parts: "Sequence[Watched]") -> "Watched":
@@ -76,14 +83,22 @@ class Watched:
         """Whether everything is what it was. Lists of modules and functions compare by identity."""
         tables, names, children = self._children
         members, forwards = self._forwards
-        parameters, fields, places = self._places
         return (
             not any(acting(hooks) for hooks in self.hooks if hooks)
             and [*map(dict.get, tables, names)] == children
             and [*map(dict.get, members, repeat("forward"))] == forwards
             and [type(module).forward for module in self._modules] == self._methods
-            and [*map(place, parameters, fields)] == places
+            and all(place(parameters, name) == known for parameters, name, known in self._others)
+            and self._same_addresses()
         )
+
+    def _same_addresses(self) -> bool:
+        parameters, names, addresses = self._addressed
+        try:
+            found: Iterator[Any] = map(dict.get, parameters, names)
+            return [*map(torch.Tensor.data_ptr, found)] == addresses
+        except TypeError:  # one was taken out, and None has no address
+            return False
 
 
 def _columns(rows: list[Any], count: int) -> list[list[Any]]:

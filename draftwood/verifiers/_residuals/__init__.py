@@ -23,13 +23,25 @@ needed, because most are not. :mod:`draftwood.verifiers._residuals.judged_tree` 
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Verdict, Verification
-from draftwood.tree import SAMPLED, Draw
-from draftwood.verifiers._residuals.judged_tree import JudgedTree, Mode, Tested, judged_trees
+from draftwood.tree import SAMPLED, Draw, TokenTree
+from draftwood.verifiers._residuals.judged_tree import (
+    BegunTrees,
+    JudgedTree,
+    Mode,
+    Tested,
+    judged_trees,
+)
 from draftwood.verifiers.walk import walk
+
+if TYPE_CHECKING:
+    import torch
 
 
 def keep_probability(tested: Tested, reach: float) -> float:
@@ -59,6 +71,7 @@ class SampledVerifier(ABC):
     accepts: ClassVar[frozenset[Draw]] = frozenset(Draw)
     branching: ClassVar[bool] = True
     mode: ClassVar[Mode | None] = None  #: forces a mode of testing
+    carried: ClassVar[bool] = True  #: whether P of a node is what the test at its parent gives
 
     def verify(self, cases: Sequence[Verification]) -> list[Verdict]:
         """Judge the trees with sampled nodes together, and walk the others.
@@ -73,15 +86,65 @@ class SampledVerifier(ABC):
                 "a tree has nodes that were drawn with the target's random numbers and others that "
                 "were drawn with their own: no rule is lossless for both"
             )
-        judged = iter(self.judge([c for c, yes in zip(cases, sampled, strict=True) if yes]))
-        return [next(judged) if yes else walk(c) for c, yes in zip(cases, sampled, strict=True)]
+        drawn = [case for case, yes in zip(cases, sampled, strict=True) if yes]
+        self._check(drawn)
+        trees = iter(judged_trees(drawn, self.mode, carried=self.carried))
+        return [
+            self.verdict(next(trees)) if yes else walk(case)
+            for case, yes in zip(cases, sampled, strict=True)
+        ]
+
+    def early(self, tree: TokenTree) -> bool:
+        """Whether a tree can be tested before the output is read: it has only nodes to test."""
+        kinds = set(tree.draws.tolist())
+        tested = bool(kinds & SAMPLED) and Draw.COUPLED not in kinds
+        return tested and self.mode is not Mode.SEQUENTIAL
+
+    def begin(self, cases: Sequence[Verification]) -> "BegunTests":
+        """Begin to test the siblings of trees, all at once on their device."""
+        self._check(cases)
+        return BegunTests(self, BegunTrees(cases, carried=self.carried))
+
+    def complaint(self, tree: TokenTree) -> str:  # noqa: ARG002
+        """Why the rule cannot judge a tree with sampled nodes; empty: it can, as most judge all."""
+        return ""
+
+    def _check(self, cases: Sequence[Verification]) -> None:
+        for case in cases:
+            if complaint := self.complaint(case.tree):
+                raise DraftwoodError(complaint)
 
     @abstractmethod
-    def judge(self, cases: Sequence[Verification]) -> list[Verdict]:
-        """The rule: the accepted path and the bonus token of each tree with sampled nodes."""
+    def verdict(self, tree: JudgedTree) -> Verdict:
+        """The rule: the accepted path and the bonus token of a tree with sampled nodes."""
+
+
+@dataclass(frozen=True)
+class BegunTests:
+    """A :class:`draftwood.protocols.BegunVerification`.
+
+    Attributes:
+        verifier: decides.
+        trees: what the device tests.
+    """
+
+    verifier: SampledVerifier
+    trees: BegunTrees
+
+    @property
+    def tensors(self) -> Sequence["torch.Tensor"]:
+        """What the verdicts need of the device."""
+        return self.trees.tensors
+
+    def verdicts(
+        self, cases: Sequence[Verification], numbers: Sequence[NDArray[Any]]
+    ) -> list[Verdict]:
+        """The verdicts by the tests' results."""
+        return [self.verifier.verdict(tree) for tree in self.trees.judged(cases, numbers)]
 
 
 __all__ = [
+    "BegunTests",
     "JudgedTree",
     "Mode",
     "SampledVerifier",

@@ -7,7 +7,7 @@ over the sibling number; all else is tensor work on p's device in p's dtype.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -58,6 +58,11 @@ class SubmittedTests:
     numbers: torch.Tensor
     residual: torch.Tensor
     tokens: torch.Tensor | None
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """What the results need of the device."""
+        return [self.numbers] if self.tokens is None else [self.numbers, self.tokens]
 
     def place(self, row: int, child: int) -> int:
         """Where P of a child of a group is among the flattened numbers."""
@@ -127,17 +132,18 @@ def submit(
 
 def read(submitted: Sequence[SubmittedTests]) -> list[list[Batched]]:
     """The results of tests, in the order of their groups, after one wait."""
-    found = downloaded(
-        [
-            each
-            for one in submitted
-            for each in (one.numbers, *(() if one.tokens is None else (one.tokens,)))
-        ]
-    )
+    return results(submitted, downloaded([each for one in submitted for each in one.tensors]))
+
+
+def results(
+    submitted: Sequence[SubmittedTests], numbers: Sequence[NDArray[Any]]
+) -> list[list[Batched]]:
+    """The results of tests, in the order of their groups; ``numbers`` are all their tensors."""
+    found = [*numbers]
     return [_results(one, found) for one in submitted]
 
 
-def _results(submitted: SubmittedTests, found: list[NDArray[np.generic]]) -> list[Batched]:
+def _results(submitted: SubmittedTests, found: list[NDArray[Any]]) -> list[Batched]:
     """The results of one test; takes its numbers from those that were found."""
     *probabilities, masses = found.pop(0).tolist()
     count = len(submitted.groups)

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Sequence
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
+from numpy.typing import NDArray
 
 from draftwood.protocols import Verification
 from draftwood.tree import ROOT
-from draftwood.verifiers._residuals.batched import Batched, SubmittedTests, read, submit
+from draftwood.verifiers._residuals.batched import Batched, SubmittedTests, read, results, submit
 from draftwood.verifiers._residuals.sequential import Sequential
 from draftwood.verifiers._residuals.siblings import Siblings, children_of, rows_of
 
@@ -82,9 +83,55 @@ def judged_trees(
         carried: P of a node is what the test at its parent gives; else it is 1.
     """
     trees = [JudgedTree(case) for case in cases]
+    _read(_submitted(trees, mode, carried, waits=not all(case.p.everywhere for case in cases)))
+    return trees
+
+
+class BegunTrees:
+    """Trees whose siblings the device may still be testing.
+
+    Args:
+        cases: trees whose root has children, and of which p may be asked after any node.
+        carried: see :func:`judged_trees`.
+
+    Attributes:
+        tensors: what the results need of the device.
+    """
+
+    def __init__(self, cases: Sequence[Verification], *, carried: bool) -> None:
+        self._trees = [JudgedTree(case) for case in cases]
+        self._unread = _submitted(self._trees, Mode.BATCHED, carried, waits=False)
+        self.tensors = [each for _, tests in self._unread for each in tests.tensors]
+
+    def judged(
+        self, cases: Sequence[Verification], numbers: Sequence[NDArray[Any]]
+    ) -> list[JudgedTree]:
+        """The trees with all results.
+
+        Args:
+            cases: those of the beginning, with all of the target's output.
+            numbers: :attr:`tensors` on the host.
+        """
+        found = results([tests for _, tests in self._unread], numbers)
+        _give(self._unread, found)
+        for tree, case in zip(self._trees, cases, strict=True):
+            tree.case = case
+        return self._trees
+
+
+_Unread: TypeAlias = list[tuple[_Level, SubmittedTests]]
+"""Tests whose results the trees do not have yet."""
+
+
+def _submitted(
+    trees: Sequence[JudgedTree], mode: Mode | None, carried: bool, *, waits: bool
+) -> _Unread:
+    """Test the trees' siblings level by level; returns what was not read.
+
+    ``waits``: p may not be asked after every node, so that a level needs the results of the last.
+    """
     level: _Level = [(tree, ROOT) for tree in trees]
-    waits = not all(case.p.everywhere for case in cases)
-    unread: list[tuple[_Level, SubmittedTests]] = []
+    unread: _Unread = []
     reaches: dict[tuple[JudgedTree, int], int] = {}
     before: torch.Tensor | None = None
     while level:
@@ -101,6 +148,7 @@ def judged_trees(
         unread.append((level, tests))
         if waits:
             _read(unread)
+            unread = []
         if carried:
             before, reaches = tests.numbers, _places(level, tests)
         level = [
@@ -109,8 +157,7 @@ def judged_trees(
             for j, child in enumerate(tree.children[node])
             if tree.children[child] and (not waits or _reached(tree.tested[node], j))
         ]
-    _read(unread)
-    return trees
+    return unread
 
 
 def _places(level: _Level, tests: SubmittedTests) -> dict[tuple[JudgedTree, int], int]:
@@ -127,12 +174,13 @@ def _reached(tested: Tested, child: int) -> bool:
     return not isinstance(tested, Batched) or tested.probabilities[child] > 0
 
 
-def _read(unread: list[tuple[_Level, SubmittedTests]]) -> None:
-    """Give the trees the results of their tests."""
-    if not unread:
-        return
-    found = read([tests for _, tests in unread])
-    for (level, _), results in zip(unread, found, strict=True):
-        for (tree, node), tested in zip(level, results, strict=True):
-            tree.tested[node] = tested
-    unread.clear()
+def _read(unread: _Unread) -> None:
+    """Give the trees the results of their tests, after one wait."""
+    if unread:
+        _give(unread, read([tests for _, tests in unread]))
+
+
+def _give(unread: _Unread, found: Sequence[Sequence[Batched]]) -> None:
+    for (level, _), tested in zip(unread, found, strict=True):
+        for (tree, node), result in zip(level, tested, strict=True):
+            tree.tested[node] = result

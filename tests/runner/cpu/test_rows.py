@@ -46,13 +46,32 @@ def test_every_row_is_that_of_a_wider_product(
 
 @pytest.mark.parametrize("dtype", ALLOWED)
 def test_many_rows_are_multiplied_in_parts(dtype: torch.dtype) -> None:
-    product, x = RowsLinear(drawn(33, 40, dtype=dtype)), drawn(150, 40, dtype=dtype, seed=1)
+    product, x = RowsLinear(drawn(33, 40, dtype=dtype)), drawn(300, 40, dtype=dtype, seed=1)
     alone = [product(row[None], None) for row in x]
     assert torch.equal(product(x, None), torch.cat(alone))
 
 
-def test_the_number_of_threads_does_not_matter() -> None:
-    product, x = RowsLinear(drawn(101, 64)), drawn(5, 64, seed=1)
+@pytest.mark.parametrize("rows", [31, 32, 33, 48, 49, 64])
+def test_every_number_of_tiles_is_right(rows: int) -> None:
+    """Of bfloat16, whole tiles of the weight and of the rows, and parts of them."""
+    weight, x = drawn(80, 96, dtype=torch.bfloat16), drawn(rows, 96, dtype=torch.bfloat16, seed=1)
+    product = RowsLinear(weight)
+    alone = [product(row[None], None) for row in x]
+    assert torch.equal(product(x, None), torch.cat(alone))
+
+
+def test_pytorchs_own_products_are_right_beside_them() -> None:
+    """It multiplies by tiles as well, of other shapes."""
+    weight, x = (drawn(96, 96, dtype=torch.bfloat16, seed=seed) for seed in (0, 1))
+    product, expected = RowsLinear(weight), linear(x, weight)
+    for rows in (1, 17, 40):
+        product(x[:rows], None)
+        assert torch.equal(linear(x, weight), expected)
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+def test_the_number_of_threads_does_not_matter(dtype: torch.dtype) -> None:
+    product, x = RowsLinear(drawn(101, 64, dtype=dtype)), drawn(5, 64, dtype=dtype, seed=1)
     before, found = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 3):

@@ -3,7 +3,7 @@
 // A step of decoding multiplies every weight with 1 to 64 rows, so that reading the weight takes most of the time. Here
 // every thread reads its part of the weight from memory once, front to back. Every element of y is summed in one order,
 // whatever the number of rows: a token's result does not depend on the tokens beside it. A weight may be int8 with a
-// scale for each of its rows.
+// scale for each of its rows. One of bfloat16 is multiplied by tiles where the processor has them (tiles.h).
 
 #pragma once
 

@@ -8,7 +8,7 @@
 
 #include "vectors.h"
 
-#if defined(__AMX_BF16__) && defined(__AMX_TILE__) && defined(__AVX512F__) && defined(__linux__)
+#if defined(__AMX_BF16__) && defined(__AMX_TILE__) && defined(__AVX512BF16__) && defined(__linux__)
 #define HAS_TILES 1
 
 #include <sys/syscall.h>
@@ -230,6 +230,7 @@ struct TiledProduct : TiledWeight {
         int64_t o = first;
         shape_tiles(SIDE, x.columns);
         for (; o + BOTH <= end; o += BOTH)
+            // With one tile of x, the processor's own prefetches are enough, and others in their way.
             block<2>(o, SIDE, x.groups > 1 && o + 2 * BOTH <= end ? w + (o + BOTH) * n : nullptr);
         for (; o < end; o += SIDE) {
             const int64_t count = end - o < SIDE ? end - o : SIDE;

@@ -29,8 +29,8 @@ from draftwood.runner.decoder_layers import ATTENTION, MLP, decoder_layer
 from draftwood.runner.layer_forward import LayerForward
 from draftwood.runner.norm_formulas import early
 
-MOST: Final = 64
-"""Most rows for which the kernels are used."""
+MOST: Final = {torch.float32: 96, torch.bfloat16: 128}
+"""Most rows for which the kernels are used: a step of 16 sequences with small trees."""
 
 _TOLERANCE: Final = {torch.float32: 1e-3, torch.bfloat16: 5e-2}
 """Difference from the layer's own result, over the largest change that the layer makes."""
@@ -254,9 +254,9 @@ class FusedLayer(LayerForward):
     def __init__(self, layer: nn.Module, parts: _Parts, compiled: Kernels) -> None:
         self.module = layer
         self._kernels = compiled
-        self.most = min(MOST, *(linear.high - 1 for linear in parts.linears))
         modules = [part.module for part in (*parts.linears, *parts.norms) if part is not None]
         dtype: torch.dtype = modules[0].weight.dtype  # type: ignore[assignment]
+        self.most = min(MOST[dtype], *(linear.high - 1 for linear in parts.linears))
         children = [
             (owner._modules, name, child)
             for owner in (layer, parts.attention, parts.mlp)

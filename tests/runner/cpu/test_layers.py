@@ -235,7 +235,7 @@ def test_prefills_and_calls_without_a_cache_or_factors_are_the_layers_own(
 def test_many_rows_are_the_layers_own() -> None:
     model = made()
     layers, layer = fused(model), model.model.layers[0]
-    x, further = given(model, 1, MOST + 1)
+    x, further = given(model, 1, MOST[torch.float32] + 1)
     with torch.inference_mode():
         plain = layer(x, **further)
         with layers:

@@ -5,7 +5,7 @@ results of the tests come to the host in the same copy as the output, so that a 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ class EarlyVerdicts:
 
     begun: BegunVerification | None = None
     numbers: Sequence[int] = ()
-    found: Sequence[NDArray[Any]] = field(default=())
+    found: Sequence[NDArray[Any]] = ()
 
     @property
     def tensors(self) -> Sequence[torch.Tensor]:

@@ -60,11 +60,15 @@ def test_events_are_made_between_the_forward_and_its_output(
 
         return call
 
-    for owner, name in ((MarkovTarget, "submit"), (Computed, "rows"), (RunningRequest, "told")):
+    for owner, name in (
+        (MarkovTarget, "submit"),
+        (Computed, "rows_with"),
+        (RunningRequest, "told"),
+    ):
         monkeypatch.setattr(owner, name, logged(name, getattr(owner, name)))
-    step = ["submit", "rows", "told"]
+    step = ["submit", "rows_with", "told"]
     in_order = ["told", *step, *step, *step]
-    beside = ["told", "submit", "rows", *2 * ["submit", "told", "rows"], "told"]
+    beside = ["told", "submit", "rows_with", *2 * ["submit", "told", "rows_with"], "told"]
     for expected in (beside, in_order):
         log.clear()
         engine_of(MarkovTarget()).generate([Request(PROMPT, 4)])

@@ -62,6 +62,11 @@ template <class V> inline V load(const void* from) {
 
 template <class V> inline void store(void* to, V value) { std::memcpy(to, &value, sizeof value); }
 
+// Lines that will be read soon come from memory into the second cache.
+template <class T> inline void fetch(const T* from, int64_t count) {
+    for (int64_t i = 0; i < count; i += LINE / sizeof(T)) __builtin_prefetch(from + i, 0, 2);
+}
+
 template <class F, int... I> ALWAYS_INLINE inline void each_of(F f, std::integer_sequence<int, I...>) {
     (f(std::integral_constant<int, I>()), ...);
 }
@@ -206,27 +211,27 @@ template <int N> inline void put_sums(const Floats* x, float* to) {
     unrolled<SUMS<N> / LANES>([&](auto g) ALWAYS_INLINE { store(to + g * LANES, summed(x + g * LANES)); });
 }
 
+// Lane i has what lane i + WIDTH had, and lane LANES - WIDTH + i what lane i had.
+template <int WIDTH, int... LANE> inline Floats turned(Floats x, std::integer_sequence<int, LANE...>) {
+    return shuffled<(LANE + WIDTH) % LANES...>(x, x);
+}
+
+// f of all lanes: of lanes i and i + LANES / 2 first.
+template <int WIDTH = LANES / 2, class F> inline float all_lanes(Floats x, F f) {
+    if constexpr (WIDTH == 0)
+        return x[0];
+    else
+        return all_lanes<WIDTH / 2>(f(x, turned<WIDTH>(x, std::make_integer_sequence<int, LANES>())), f);
+}
+
 // The sum of the lanes, in the order of `summed`.
 inline float total(Floats x) {
-    float lanes[LANES];
-    store(lanes, x);
-    for (int width = LANES / 2; width; width /= 2)
-        for (int i = 0; i < width; i++) lanes[i] += lanes[i + width];
-    return lanes[0];
+    return all_lanes(x, [](Floats a, Floats b) ALWAYS_INLINE { return a + b; });
 }
 
-inline Floats larger(Floats a, Floats b) {
-    const Integers first = (Integers)(a > b);
-    return (Floats)(((Integers)a & first) | ((Integers)b & ~first));
-}
+inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 
-inline float greatest(Floats x) {
-    float lanes[LANES];
-    store(lanes, x);
-    float found = lanes[0];
-    for (int i = 1; i < LANES; i++) found = lanes[i] > found ? lanes[i] : found;
-    return found;
-}
+inline float greatest(Floats x) { return all_lanes(x, larger); }
 
 constexpr float LEAST = -87.0f;  // e^x of less is taken as 0
 
@@ -243,7 +248,7 @@ inline Floats exponential(Floats x) {
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
     const Floats power = (Floats)(((Integers)shifted - (Integers)shift + 127) << 23);
-    return (Floats)((Integers)(p * power) & ~(Integers)(x < LEAST));
+    return x < LEAST ? Floats{} : p * power;
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ from draftwood.runner.cpu.attention import Sequences, attend
 
 pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
 
-ALLOWED = {torch.float32: 1e-6, torch.bfloat16: 2**-7}
+ALLOWED = {torch.float32: 1.5e-6, torch.bfloat16: 1.5 * 2**-7}
+"""In bfloat16, with AMX, the weights are rounded as well as the output."""
 
 
 def drawn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
@@ -48,6 +49,7 @@ SHAPES = [
     (3, 6, 2, 2, 257, 80),
     (1, 2, 1, 1, 1, 16),
     (1, 1, 1, 2, 129, 512),
+    (1, 8, 1, 17, 300, 96),
 ]
 """Batch, heads, key heads, queries, keys, width."""
 
@@ -149,14 +151,16 @@ def test_sequences_of_different_lengths_are_each_as_alone(dtype: torch.dtype, ma
         torch.set_num_threads(before)
 
 
-def test_large_scores_and_rows_that_see_late_keys_only() -> None:
-    query, key, value = drawn(1, 1, 2, 32), drawn(1, 1, 300, 32, seed=1), drawn(1, 1, 300, 32)
-    mask = torch.zeros(1, 1, 2, 300)
+@pytest.mark.parametrize(("dtype", "allowed"), [(torch.float32, 1e-4), (torch.bfloat16, 2**-6)])
+def test_large_scores_and_rows_that_see_late_keys_only(dtype: torch.dtype, allowed: float) -> None:
+    query, key, value = (drawn(1, 1, n, 32, dtype=dtype, seed=n % 2) for n in (2, 301, 300))
+    key = key[:, :, 1:]
+    mask = torch.zeros(1, 1, 2, 300, dtype=dtype)
     mask[..., 0, :290] = -torch.inf
     found = attend(query * 100, key, value, mask, None)
     assert found is not None
     expected = textbook(query * 100, key, value, mask)
-    torch.testing.assert_close(found.double(), expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=allowed)
     assert attend(query * torch.nan, key, value, None, None).isnan().all()  # type: ignore[union-attr]
 
 

@@ -49,11 +49,11 @@ inline void begin_rows(TiledRows& t, const Attention& a, int64_t sequence, int64
     uint32_t* to = t.queries.data();
     for (int64_t group = 0; group < rows; group += SIDE)
         for (int64_t depth = 0; depth < depths; depth++, to += TILE) {
-            __m512 tile[SIDE] = {};
+            Floats tile[SIDE] = {};
             for (int64_t row = 0; row < SIDE && group + row < rows; row++)
-                tile[row] = load<__m512>(a.query<bfloat16>(sequence, kv_head, first + group + row) + depth * DEPTH);
+                tile[row] = load<Floats>(a.query<bfloat16>(sequence, kv_head, first + group + row) + depth * DEPTH);
             transpose(tile);
-            for (int64_t pair = 0; pair < PAIRS; pair++) _mm512_storeu_ps(to + pair * SIDE, tile[pair]);
+            for (int64_t pair = 0; pair < PAIRS; pair++) store(to + pair * SIDE, tile[pair]);
         }
     for (int64_t row = 0; row < rows; row++) t.found[row] = {-__builtin_inff(), 0.0f};
 }
@@ -96,10 +96,10 @@ inline void score_by_tiles(TiledRows& t, const Span<bfloat16>& span, int64_t gro
             _tile_dpbf16ps(0, 4, 6);
         }
         store_tile(0, found, SIDE);
-        __m512 tile[SIDE];
-        for (int64_t i = 0; i < SIDE; i++) tile[i] = _mm512_loadu_ps(found + i * SIDE);
+        Floats tile[SIDE];
+        for (int64_t i = 0; i < SIDE; i++) tile[i] = load<Floats>(found + i * SIDE);
         transpose(tile);
-        for (int64_t row = 0; row < SIDE; row++) store(t.scores + row * SPAN + key, (Floats)tile[row] * scale);
+        for (int64_t row = 0; row < SIDE; row++) store(t.scores + row * SPAN + key, tile[row] * scale);
     }
 }
 

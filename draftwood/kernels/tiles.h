@@ -49,34 +49,6 @@ inline void shape_tiles(int64_t outputs, int64_t columns) {
     _tile_loadconfig(&shapes);
 }
 
-// 16 rows of 16 words become 16 columns.
-inline void transpose(__m512 (&x)[SIDE]) {
-    __m512 y[SIDE];
-    unrolled<8>([&](auto i) ALWAYS_INLINE {
-        y[2 * i] = _mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]);
-        y[2 * i + 1] = _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]);
-    });
-    unrolled<4>([&](auto i) ALWAYS_INLINE {
-        unrolled<2>([&](auto half) ALWAYS_INLINE {
-            const __m512 one = y[4 * i + half], other = y[4 * i + 2 + half];
-            x[4 * i + 2 * half] = _mm512_shuffle_ps(one, other, 0x44);
-            x[4 * i + 2 * half + 1] = _mm512_shuffle_ps(one, other, 0xee);
-        });
-    });
-    unrolled<4>([&](auto i) ALWAYS_INLINE {
-        unrolled<2>([&](auto half) ALWAYS_INLINE {
-            y[4 * half + i] = _mm512_shuffle_f32x4(x[8 * half + i], x[8 * half + 4 + i], 0x88);
-            y[8 + 4 * half + i] = _mm512_shuffle_f32x4(x[8 * half + i], x[8 * half + 4 + i], 0xdd);
-        });
-    });
-    unrolled<4>([&](auto i) ALWAYS_INLINE {
-        unrolled<2>([&](auto half) ALWAYS_INLINE {
-            x[4 * half + i] = _mm512_shuffle_f32x4(y[8 * half + i], y[8 * half + 4 + i], 0x88);
-            x[8 + 4 * half + i] = _mm512_shuffle_f32x4(y[8 * half + i], y[8 * half + 4 + i], 0xdd);
-        });
-    });
-}
-
 // x in pairs of elements, as tiles of `columns` rows beside one another: [groups, depths, PAIRS, columns].
 struct PairedRows {
     const uint32_t* pairs;
@@ -101,13 +73,13 @@ inline PairedRows paired(const bfloat16* x, int64_t rows, int64_t n) {
         for (int64_t depth = 0; depth < depths; depth++) {
             const int64_t left = n - depth * DEPTH;
             const __mmask32 there = left < DEPTH ? (1u << left) - 1 : ~0u;
-            __m512 tile[SIDE];
+            Floats tile[SIDE];
             for (int64_t row = 0; row < SIDE; row++) {
                 const bfloat16* from = x + (begin + (row < count ? row : 0)) * n + depth * DEPTH;
-                tile[row] = _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(there, from));
+                tile[row] = (Floats)_mm512_maskz_loadu_epi16(there, from);
             }
             transpose(tile);
-            for (int64_t pair = 0; pair < PAIRS; pair++, to += columns) _mm512_storeu_ps(to, tile[pair]);
+            for (int64_t pair = 0; pair < PAIRS; pair++, to += columns) store(to, tile[pair]);
         }
     }
     return {space.data(), groups, depths, columns};
@@ -128,10 +100,10 @@ inline void put_tile(const float* sums, int64_t columns, int64_t count, const bf
         K::put(y, load<Floats>(sums) + added);
         return;
     }
-    __m512 tile[SIDE];
-    for (int64_t i = 0; i < SIDE; i++) tile[i] = _mm512_loadu_ps(sums + i * columns);
+    Floats tile[SIDE];
+    for (int64_t i = 0; i < SIDE; i++) tile[i] = load<Floats>(sums + i * columns);
     transpose(tile);
-    for (int64_t row = 0; row < rows; row++) K::put(y + row * outputs, (Floats)tile[row] + added);
+    for (int64_t row = 0; row < rows; row++) K::put(y + row * outputs, tile[row] + added);
 }
 
 // The sums of PARTS tiles of rows of w, which begin at w, with GROUPS tiles of rows of x, in tiles part + PARTS * group.

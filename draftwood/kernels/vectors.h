@@ -188,6 +188,23 @@ template <int WIDTH = LANES / 2> inline Floats summed(const Floats* x) {
     }
 }
 
+// Blocks of WIDTH lanes of a and b change places: the second ones of a with the first ones of b.
+template <int WIDTH, int... LANE>
+inline void exchange(Floats& a, Floats& b, std::integer_sequence<int, LANE...>) {
+    const Floats first = shuffled<(LANE & WIDTH ? LANE - WIDTH + LANES : LANE)...>(a, b);
+    b = shuffled<(LANE & WIDTH ? LANE + LANES : LANE + WIDTH)...>(a, b);
+    a = first;
+}
+
+// LANES rows become columns.
+template <int WIDTH = LANES / 2> inline void transpose(Floats* x) {
+    unrolled<LANES / 2>([&](auto i) ALWAYS_INLINE {
+        constexpr int AT = i / WIDTH * 2 * WIDTH + i % WIDTH;
+        exchange<WIDTH>(x[AT], x[AT + WIDTH], std::make_integer_sequence<int, LANES>());
+    });
+    if constexpr (WIDTH > 1) transpose<WIDTH / 2>(x);
+}
+
 // Adds to sums [M, R] the products of R vectors with M others, each of which is read once and stays in a register.
 template <class K, int R, int M, class Parts, class Others>
 ALWAYS_INLINE inline void add_products(Parts part, Others other, Floats* sums) {

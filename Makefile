@@ -101,7 +101,7 @@ test-vllm: $(VLLM_READY)
 clean-vllm:
 	rm -rf $(VLLM)
 
-# SGLang: 11 GB, five minutes. On a CPU it needs stand-ins for its kernels (tests/sglang/cpu).
+# SGLang: 11 GB, eight minutes. On a CPU it needs stand-ins for its kernels (tests/sglang/cpu).
 SGLANG := .venv-sglang
 SGLANG_READY := $(SGLANG)/.ready
 

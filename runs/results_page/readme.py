@@ -38,9 +38,10 @@ def speeds(runs: Runs) -> str:
     whole = table(header, rows).replace("](../runs/", "](runs/")
     model, _, batch = mode(last)
     sets = len(last["methods"][PLAIN]["by_set"])
+    dates = " and ".join(sorted({date(run) for run in found.values()}))
     return (
         f"Speed over plain decoding through the same engine, {model}, {batch}, {cores} CPU cores, "
-        f"{date(last)}:\nmean of {sets} sets of prompts, of each the median. Repetition helps "
+        f"{dates}:\nmean of {sets} sets of prompts, of each the median. Repetition helps "
         "every method that copies; *without\nloops* is the median of all prompts but those whose "
         f"answer has a fifth or more of repeated token 8-grams.\n\n{whole}\n"
     )

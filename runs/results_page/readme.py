@@ -40,9 +40,9 @@ def speeds(runs: Runs) -> str:
     sets = len(last["methods"][PLAIN]["by_set"])
     dates = " and ".join(sorted({date(run) for run in found.values()}))
     return (
-        f"Speed over plain decoding through the same engine, {model}, {batch}, {cores} CPU cores, "
-        f"{dates}:\nmean of {sets} sets of prompts, of each the median. Repetition helps "
-        "every method that copies; *without\nloops* is the median of all prompts but those whose "
+        f"Speed over plain decoding through the same engine, {model}, {batch}, {cores} CPU cores,\n"
+        f"{dates}: mean of {sets} sets of prompts, of each the median. Repetition helps "
+        "every method that copies;\n*without loops* is the median of all prompts but those whose "
         f"answer has a fifth or more of repeated token 8-grams.\n\n{whole}\n"
     )
 

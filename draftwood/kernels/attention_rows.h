@@ -17,10 +17,10 @@ constexpr int VALUES = REGISTERS == 32 ? 4 : 2;  // vectors of values that are a
 constexpr int64_t SPAN = 128;                    // keys between two looks at the maximum
 constexpr int64_t WIDEST = 512;
 
-// Keys and values of a key head, up to SPAN of them, and the mask of the first row for them.
+// Keys and values of a key head, up to SPAN of them, the number of those from there on, and the mask of the first row.
 template <class T> struct Span {
     const T *keys, *values, *mask;
-    int64_t k_row, v_row, mask_row, count, width;
+    int64_t k_row, v_row, mask_row, count, left, width;
     bool unread = true;  // by any row
 };
 
@@ -61,7 +61,7 @@ struct Attention {
         return {static_cast<const T*>(k) + sequence * k_batch + kv_head * k_head + start * k_row,
                 static_cast<const T*>(v) + sequence * v_batch + kv_head * v_head + start * v_row,
                 mask ? static_cast<const T*>(mask) + sequence * mask_batch + first * mask_row + start : nullptr,
-                k_row, v_row, mask_row, left < SPAN ? left : SPAN, width};
+                k_row, v_row, mask_row, left < SPAN ? left : SPAN, left, width};
     }
 };
 
@@ -112,7 +112,7 @@ inline void weigh(float* score, int64_t count, const T* mask, Found& row, float*
     Floats highest = load<Floats>(score);
     for (int64_t i = LANES; i < filled; i += LANES) highest = larger(highest, load<Floats>(score + i));
     const float now = greatest(highest), before = row.highest, next = now > before ? now : before;
-    if (next == -__builtin_inff()) {  // nothing was visible so far
+    if (now == -__builtin_inff() && next == now) {  // nothing was visible so far; not a number is something
         for (int64_t i = 0; i < filled; i++) score[i] = 0.0f;
         return;
     }
@@ -147,7 +147,7 @@ template <class T, int M> void add_span(const Span<T>& span, const float* querie
         if (span.unread)
             for (int i = 0; i < KEYS; i++) {
                 fetch(span.values + (key + i) * span.v_row, width);
-                fetch(span.keys + (key + i + SPAN) * span.k_row, width);
+                if (key + i + SPAN < span.left) fetch(span.keys + (key + i + SPAN) * span.k_row, width);
             }
         score_keys<T, M, KEYS>(queries, span.keys + key * span.k_row, span.k_row, width, scores + key);
     }

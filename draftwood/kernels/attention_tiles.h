@@ -70,8 +70,8 @@ inline void begin_span(TiledRows& t, const Span<bfloat16>& span) {
     uint32_t* const values = t.values.data();
     for (int64_t key = 0; key < (count + DEPTH - 1) / DEPTH * DEPTH; key += 2) {
         for (int64_t later = key; later < key + 2; later++) {
-            fetch(span.keys + later * span.k_row, width);
-            fetch(span.values + (later + SPAN) * span.v_row, width);
+            if (later < count) fetch(span.keys + later * span.k_row, width);
+            if (later + SPAN < span.left) fetch(span.values + (later + SPAN) * span.v_row, width);
         }
         for (int64_t i = 0; i < width; i += DEPTH) {
             uint32_t* to = values + i * SPAN / 2 + key / 2 * SIDE;
@@ -103,7 +103,7 @@ inline void score_by_tiles(TiledRows& t, const Span<bfloat16>& span, int64_t gro
     }
 }
 
-// Adds the weighted values to the sums of the 16 rows of a group, 64 elements at a time.
+// Adds the weighted values to the sums of the 16 rows of a group, 32 elements at a time.
 inline void add_by_tiles(TiledRows& t, int64_t count, int64_t group) {
     const int64_t apart = 4 * t.width;
     float* sums = &t.sums[group * SIDE * t.width];

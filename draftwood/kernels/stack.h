@@ -8,7 +8,6 @@
 namespace {
 
 struct Stack {
-    const OpenMP* openmp;
     const Layer* const* layers;
     void *const *keys, *const *values;  // of each layer, [entries, kv_heads * width]
     int64_t count;                      // of layers

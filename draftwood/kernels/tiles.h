@@ -38,7 +38,7 @@ struct TileShapes {
     uint8_t rows[16] = {};
 };
 
-// Tiles 0 to 3 are sums, 4 and 5 parts of w, 6 and 7 parts of x.
+// Tiles 0 to 3 are sums, 4 and 5 first factors (of products, parts of w), 6 and 7 second ones, in pairs.
 inline void shape_tiles(int64_t outputs, int64_t columns) {
     TileShapes shapes;
     for (int i = 0; i < 8; i++) {

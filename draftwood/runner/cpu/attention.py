@@ -78,10 +78,11 @@ def attend(
         or width % LANES
         or width > WIDEST
         or value.shape != key.shape
+        or key.shape[-1] != width
         or not keys > 0
         or (sequences is not None and sequences.fewest_keys < 1)
         or not all(readable_rows(x, dtype) for x in (query, key, value))
-        or (mask is not None and not readable_rows(mask, dtype))
+        or (mask is not None and not (len(mask) == batch and readable_rows(mask, dtype)))
     ):
         return None
     out = query.new_empty((len(query), queries, heads, width))

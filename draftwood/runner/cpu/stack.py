@@ -27,7 +27,7 @@ class _Stack(ctypes.Structure):
     """``Stack`` of stack.h."""
 
     _fields_ = (
-        *((name, c_void_p) for name in ("openmp", "layers", "keys", "values")),
+        *((name, c_void_p) for name in ("layers", "keys", "values")),
         ("count", c_int64),
         *((name, c_void_p) for name in ("x", "cos", "sin", "ys", "work")),
         ("rows", c_int64),
@@ -225,7 +225,6 @@ class LayerStack:
         each = cache.stride * shape.kv
         cos, sin = passed.factors
         call = _Stack(
-            self._kernels.openmp,
             *map(ctypes.addressof, (self._layers, *self._cached)),
             layers,
             *(tensor.data_ptr() for tensor in (x, cos, sin)),

@@ -20,8 +20,10 @@ def drawn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Ten
 
 
 def cached(b: int, heads: int, length: int, width: int, dtype: torch.dtype, seed: int) -> Tensor:
-    """``[b, heads, length, width]`` as a cache has it: a part of a longer row, heads inside."""
-    return drawn(b, length + 5, heads, width, dtype=dtype, seed=seed)[:, :length].transpose(1, 2)
+    """``[b, heads, length, width]`` as a cache has it: heads inside, what is behind is not read."""
+    whole = drawn(b, length + 5, heads, width, dtype=dtype, seed=seed)
+    whole[:, length:] = torch.nan
+    return whole[:, :length].transpose(1, 2)
 
 
 def tree_mask(b: int, group: int, queries: int, keys: int, dtype: torch.dtype) -> Tensor:
@@ -91,10 +93,11 @@ def test_it_equals_the_textbook_formula(
     )
 
 
+@pytest.mark.parametrize("width", [64, 80])
 @pytest.mark.parametrize("dtype", ALLOWED)
-def test_a_row_does_not_depend_on_the_others_nor_on_threads(dtype: torch.dtype) -> None:
-    query = drawn(2, 13, 6, 64, dtype=dtype).transpose(1, 2)
-    key, value = (cached(2, 2, 150, 64, dtype, seed) for seed in (1, 2))
+def test_a_row_does_not_depend_on_the_others_nor_on_threads(dtype: torch.dtype, width: int) -> None:
+    query = drawn(2, 13, 6, width, dtype=dtype).transpose(1, 2)
+    key, value = (cached(2, 2, 150, width, dtype, seed) for seed in (1, 2))
     mask = tree_mask(2, 3, 13, 150, dtype)
     before, found = torch.get_num_threads(), list[Tensor]()
     try:
@@ -118,13 +121,18 @@ def test_a_row_does_not_depend_on_the_others_nor_on_threads(dtype: torch.dtype) 
             assert torch.equal(alone, whole[b : b + 1, n : n + 1])
 
 
+@pytest.mark.parametrize("width", [64, 80])
 @pytest.mark.parametrize("dtype", ALLOWED)
 @pytest.mark.parametrize("masked", [False, True])
-def test_sequences_of_different_lengths_are_each_as_alone(dtype: torch.dtype, masked: bool) -> None:
+def test_sequences_of_different_lengths_are_each_as_alone(
+    dtype: torch.dtype, masked: bool, width: int
+) -> None:
     counts, lengths, group = (3, 1, 7, 2), (150, 9, 260, 129), 3
     step = Varlen(Visibility.TREE, counts, lengths)
-    query = drawn(1, sum(counts), 6, 64, dtype=dtype).transpose(1, 2)
-    key, value = (cached(4, 2, 260, 64, dtype, seed) for seed in (1, 2))
+    query = drawn(1, sum(counts), 6, width, dtype=dtype).transpose(1, 2)
+    key, value = (cached(4, 2, 260, width, dtype, seed) for seed in (1, 2))
+    for i, length in enumerate(lengths):
+        key[i, :, length:] = value[i, :, length:] = torch.nan
     # Further rows and columns say nothing, and must not be read.
     mask = torch.full((4, 1, group * 7, 260), torch.nan, dtype=dtype)
     own = [tree_mask(1, group, n, kv, dtype) for n, kv in zip(counts, lengths, strict=True)]
@@ -136,7 +144,7 @@ def test_sequences_of_different_lengths_are_each_as_alone(dtype: torch.dtype, ma
             torch.set_num_threads(threads)
             found = attend(query, key, value, mask if masked else None, None, step.sequences)
             assert found is not None
-            assert found.shape == (1, sum(counts), 6, 64)
+            assert found.shape == (1, sum(counts), 6, width)
             for i, (start, n, kv) in enumerate(zip(step.starts, counts, lengths, strict=False)):
                 alone = attend(
                     query[:, :, start : start + n],
@@ -164,6 +172,19 @@ def test_large_scores_and_rows_that_see_late_keys_only(dtype: torch.dtype, allow
     assert attend(query * torch.nan, key, value, None, None).isnan().all()  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("dtype", ALLOWED)
+@pytest.mark.parametrize("width", [64, 80])
+@pytest.mark.parametrize("place", [0, 3, 127, 128, 199])
+def test_a_key_that_is_not_a_number_is_not_hidden(
+    dtype: torch.dtype, width: int, place: int
+) -> None:
+    query, key, value = (drawn(1, 1, n, width, dtype=dtype) for n in (1, 200, 200))
+    key[:, :, place] = torch.nan
+    found = attend(query, key, value, None, None)
+    assert found is not None
+    assert found.isnan().all()
+
+
 def test_what_the_kernel_does_not_take_is_left_to_pytorch() -> None:
     x, half = torch.ones(1, 1, 2, 32), torch.ones(1, 1, 2, 32).half()
     narrow = torch.ones(1, 1, 2, 24)
@@ -171,6 +192,8 @@ def test_what_the_kernel_does_not_take_is_left_to_pytorch() -> None:
     assert attend(half, half, half, None, None) is None
     assert attend(narrow, narrow, narrow, None, None) is None
     assert attend(x, x[..., :16], x, None, None) is None
+    assert attend(x, x[..., :16], x[..., :16], None, None) is None
+    assert attend(*3 * (torch.ones(2, 1, 2, 32),), torch.ones(1, 1, 2, 2), None) is None
     assert attend(x, x.bfloat16(), x.bfloat16(), None, None) is None
     assert attend(x, x, x, torch.ones(1, 1, 2, 2, dtype=torch.bool), None) is None
     assert attend(x, x[:, :, :0], x[:, :, :0], None, None) is None

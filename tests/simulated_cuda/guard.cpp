@@ -1,4 +1,4 @@
-// A device guard that does nothing, so that a CPU build of torch indexes tensors that say "cuda".
+// A device guard that does nothing, so that torch without a device indexes tensors that say "cuda".
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 namespace c10::impl {

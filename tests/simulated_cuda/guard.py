@@ -12,8 +12,8 @@ import torch
 
 @cache
 def load_guard() -> ctypes.CDLL | None:
-    """Register the guard in this process; a CUDA build of torch has its own."""
-    if torch.version.cuda is not None:
+    """Register the guard in this process, if there is no device whose own guard serves."""
+    if torch.cuda.is_available():
         return None
     torch_directory = Path(torch.__file__).parent
     source = Path(__file__).with_name("guard.cpp")

@@ -526,11 +526,10 @@ def test_the_readme_shows_the_speeds_of_all_sets() -> None:
     text = with_speeds(f"a\n{BEGIN}old{END}b\n", {"smollm2_greedy": run, "greedy": run})
     assert text.startswith(f"a\n{BEGIN}\nSpeed over plain decoding")
     assert text.endswith(f"\n{END}b\n")
-    assert "batch 1, 2 CPU cores, 2026-01-02" in text
+    assert "batch 1, 2 CPU cores,\n2026-01-02: mean of 6 sets" in text
     row = "| greedy | 2.00 | 1.00 | 0.80 | 0.50 | 0.0 % | 2.00 | [c0ffee0]"
     assert f"{row}(runs/data/smollm2_greedy.md) |" in text
     assert "| repeated 8-grams | `auto` without loops | run |" in text
-    assert "mean of 6 sets" in text
     unmeasured = with_speeds(text, {"greedy": run})
     assert unmeasured.startswith(f"a\n{BEGIN}\nSmolLM2-135M-Instruct is not measured yet")
     assert unmeasured.endswith(f"\n{END}b\n")

@@ -29,7 +29,6 @@ import click
 import numpy as np
 import torch
 
-from draftwood import models
 from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.costs.fixed import FixedCosts
@@ -49,7 +48,7 @@ from draftwood.methods.equip import equipped
 from draftwood.methods.recipe import Method
 from draftwood.policies.auto import features
 from draftwood.protocols import Feature
-from draftwood.runner.attach import attach
+from runs.smollm2.recorded import recorded
 
 AUTO = "draftwood.policies.auto."
 NEVER, EXACT = 1e12, 1e-9
@@ -232,10 +231,10 @@ def main() -> None:
     costs, chosen = read_costs(options.costs), method(options.method)
     live = None
     if options.model:
-        loaded = models.load(options.model, dtype="float32", device="cpu")
-        live = PricedHost(attach(loaded.model), loaded.tokenizer, costs)
-    for path in options.recordings:
-        recording = read(path)
+        recordings, live = recorded(options.recordings, options.model, costs)
+    else:
+        recordings = [read(path) for path in options.recordings]
+    for path, recording in zip(options.recordings, recordings, strict=True):
         whole = equipped(chosen, recording.model.fingerprint).method
         adapted = whole if live is not None else harvest_accepted(whole)
         before = recording.size

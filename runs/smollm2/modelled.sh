@@ -9,8 +9,9 @@
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=4] [TOKENS=256] runs/smollm2/modelled.sh [PART]...
 #   MODEL   smollm2, or a directory with a checkpoint
 #   HEAD    its EAGLE-3 head, for eagle3 and auto; the shipped one
-# The first replay asks the model for the rows of rejected nodes and of the head (an hour on two cores), later ones take
-# minutes. The load of the machine does not matter.
+#   DTYPE   number format of the model that is recorded, bfloat16 as on a GPU
+# Each part asks the model for the rows of rejected nodes and of the head that no part before it has asked for: the first
+# ones take longest. The load of the machine does not matter.
 set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/../parts.sh"
@@ -25,7 +26,7 @@ recorded() { # NAME
     esac
     if [[ ! -e $recording ]]; then
         mkdir -p "$OUT"
-        limited "${draftwood[@]}" record --model "$MODEL" --dtype float32 --prompts "$(usual)" --chat --truncate 6144 \
+        limited "${draftwood[@]}" record --model "$MODEL" --dtype "${DTYPE:-bfloat16}" --prompts "$(usual)" --chat --truncate 6144 \
             --limit "${LIMIT:-4}" --max-new-tokens "${TOKENS:-256}" "${sampling[@]}" \
             ${TINY:+--limit 1 --max-new-tokens 8 --truncate 64} --out "$recording"
     fi

@@ -28,12 +28,11 @@ from unittest.mock import patch
 
 import click
 
-from draftwood import models
 from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.figures import BatchLoad, speed
-from draftwood.lab.replay.file import read, write
+from draftwood.lab.replay.file import write
 from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.pricing import of_sequence
 from draftwood.lab.replay.recording import Recording
@@ -46,8 +45,8 @@ from draftwood.policies.auto import policy, tuner
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
 from draftwood.protocols import Bid, Growth
-from draftwood.runner.attach import attach
 from draftwood.tree import ROOT
+from runs.smollm2.recorded import recorded
 
 LONGEST = 64
 """Nodes of a draft that is always right, at most."""
@@ -199,12 +198,10 @@ def main() -> None:
     asked.add_argument("--context", type=int, default=400, help="cached tokens of each sequence")
     options = asked.parse_args()
     costs = read_costs(options.costs)
-    loaded = models.load(options.model, dtype="float32", device="cpu")
-    live = PricedHost(attach(loaded.model), loaded.tokenizer, costs)
+    recordings, live = recorded(options.recordings, options.model, costs)
     loads = [BatchLoad(int(batch), options.context) for batch in options.batches.split(",")]
     found: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
-    for path in options.recordings:
-        recording = read(path)
+    for path, recording in zip(options.recordings, recordings, strict=True):
         chosen = equipped(method(options.method), recording.model.fingerprint).method
         one = replay_method(chosen, recording.model.info())
         by_batch = found[path.stem] = {}
@@ -214,8 +211,9 @@ def main() -> None:
                 by_batch[str(load.batch)] = limits(recording, one, costs, load, live, title)
         finally:
             write(path, recording)
+    facts = recordings[0].model
     origin = provenance(
-        model={"name": loaded.name},
+        model={"name": facts.name, "dtype": facts.dtype, "digest": facts.digest},
         settings={
             "method": options.method,
             "costs": costs.to_json(),

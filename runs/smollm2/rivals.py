@@ -25,13 +25,12 @@ from typing import Any
 import click
 import numpy as np
 
-from draftwood import models
 from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.lab.bench.intervals import ratio_intervals
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.figures import BatchLoad, speed
-from draftwood.lab.replay.file import read, write
+from draftwood.lab.replay.file import write
 from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.pricing import HEAD, expected_costs, of_sequence
 from draftwood.lab.replay.recording import Recording
@@ -40,7 +39,7 @@ from draftwood.lab.replay.substitute import ReplayMethod, replay_method
 from draftwood.methods import method
 from draftwood.methods.equip import equipped
 from draftwood.protocols.recipe import DRAFT
-from draftwood.runner.attach import attach
+from runs.smollm2.recorded import recorded
 
 AUTOS = ("auto{head}:layout=ranked", "auto:shipped=table:neural=")
 RIVALS = (
@@ -149,12 +148,10 @@ def main() -> None:
     asked.add_argument("--context", type=int, default=400, help="cached tokens of each sequence")
     options = asked.parse_args()
     costs = step_costs(options.costs, options.gpus, options.shapes)
-    loaded = models.load(options.model, dtype="float32", device="cpu")
-    live = PricedHost(attach(loaded.model), loaded.tokenizer, costs["own costs"])
+    recordings, live = recorded(options.recordings, options.model, costs["own costs"])
     loads = [BatchLoad(int(batch), options.context) for batch in options.batches.split(",")]
     found: dict[str, dict[str, Any]] = {}
-    for path in options.recordings:
-        recording = read(path)
+    for path, recording in zip(options.recordings, recordings, strict=True):
         by_costs = found[path.stem] = {}
         try:
             for name, each in costs.items():
@@ -162,8 +159,9 @@ def main() -> None:
                 by_costs[name] = ratios(recording, each, loads, live, options.head, title)
         finally:
             write(path, recording)
+    facts = recordings[0].model
     origin = provenance(
-        model={"name": loaded.name},
+        model={"name": facts.name, "dtype": facts.dtype, "digest": facts.digest},
         settings={
             "head": options.head,
             "costs": {name: each.to_json() for name, each in costs.items()},

@@ -24,19 +24,18 @@ from typing import Any
 
 import click
 
-from draftwood import models
 from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.figures import BatchLoad
-from draftwood.lab.replay.file import read, write
+from draftwood.lab.replay.file import write
 from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.recording import Recording
 from draftwood.lab.replay.replayer import Replayer
 from draftwood.lab.replay.substitute import ReplayMethod, replay_method
 from draftwood.methods import method
 from draftwood.methods.equip import equipped
-from draftwood.runner.attach import attach
+from runs.smollm2.recorded import recorded
 from runs.smollm2.rivals import compared, seconds, step_costs
 
 FREE = Path(__file__).parents[1] / "free_nodes.json"
@@ -138,13 +137,11 @@ def main() -> None:
     asked.add_argument("--context", type=int, default=400, help="cached tokens of each sequence")
     options = asked.parse_args()
     costs = step_costs(options.costs, options.gpus, options.shapes)
-    loaded = models.load(options.model, dtype="float32", device="cpu")
-    live = PricedHost(attach(loaded.model), loaded.tokenizer, costs["own costs"])
+    recordings, live = recorded(options.recordings, options.model, costs["own costs"])
     loads = [BatchLoad(int(batch), options.context) for batch in options.batches.split(",")]
     methods = spelt(options.study, options.head)
     found: dict[str, Any] = {}
-    for path in options.recordings:
-        recording = read(path)
+    for path, recording in zip(options.recordings, recordings, strict=True):
         try:
             found[path.stem] = {
                 "temperature": recording.settings.temperature,
@@ -152,8 +149,9 @@ def main() -> None:
             }
         finally:
             write(path, recording)
+    facts = recordings[0].model
     origin = provenance(
-        model={"name": loaded.name},
+        model={"name": facts.name, "dtype": facts.dtype, "digest": facts.digest},
         settings={
             "head": options.head,
             "costs": {name: each.to_json() for name, each in costs.items()},

@@ -1,22 +1,32 @@
 """A target and drafters with their models, which add missing rows to a recording.
 
-Each query goes to the model; rows that the recording lacks are added to it, and the answer is read
-from the recording. So this run and every later replay see the same rows and grow the same trees.
+The recording answers whatever it has rows for. Only what it lacks goes to the model, whose answer
+is added and then read from the recording. So this run and every later replay see the same rows and
+grow the same trees. The model's cache lags behind the replay: what was committed since the model
+was last asked is read when it is asked again.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
+import numpy as np
 import torch
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ReplayDrafter
-from draftwood.lab.replay.recording import RecordedPrompt, Recording, Text, draft_name
+from draftwood.lab.replay.recording import (
+    MissingRowError,
+    RecordedPrompt,
+    Recording,
+    Text,
+    draft_name,
+)
 from draftwood.lab.replay.rows import NO_TOKEN, RankedRows
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.protocols import (
     Candidates,
-    Continuation,
     Drafter,
     DrafterSpec,
     Expand,
@@ -27,20 +37,26 @@ from draftwood.protocols import (
     Target,
     TargetOutput,
 )
-from draftwood.tree import TokenTree
+from draftwood.tree import TokenTree, tree_of
 
 LEAST_WIDTH = 32
 """Fewest children requested of a draft model, so that a larger budget need not ask it again."""
 
+_CHUNK = 64
+"""Most committed tokens that the model reads in one forward."""
+
 
 class RecordingTarget(ReplayTarget):
-    """A target with its model, whose output is recorded.
+    """A target with its model, which is asked for missing rows.
 
     Args:
         target: the recorded model, attached.
         texts: turns, by their context.
         width: tokens stored of every row.
         rejected: see :class:`ReplayTarget`.
+
+    Attributes:
+        asked: whether the model was needed.
     """
 
     def __init__(
@@ -52,28 +68,56 @@ class RecordingTarget(ReplayTarget):
         rejected: bool,
     ) -> None:
         super().__init__(target.info, texts, rejected=rejected)
+        self.asked = False
         self._target = target
         self._width = width
-        self._model_slots: dict[int, int] = {}
+        self._followers: list[Drafter] = []
+        self._capacities: dict[int, int] = {}
+        self._model_slots: dict[int, int] = {}  # of the requests that the model was asked about
+        self._newest: dict[int, tuple[TokenTree, TargetOutput]] = {}  # trees that it has scored
+
+    def follow(self, drafter: Drafter) -> None:
+        """Have a drafter with its model learn what the model computes, in the model's slots."""
+        self._followers.append(drafter)
+
+    def reach(self, slot: int) -> int:
+        """Have the model read all tokens before the root; the model's slot."""
+        state, needs = self._slots[slot], self._needs
+        main = state.text.paths.main
+        if slot not in self._model_slots:
+            self.asked = True
+            model_slot = self._model_slots[slot] = self._target.open(self._capacities[slot])
+            prompt = state.text.prompt
+            [rows] = self._target.prefill([model_slot], [prompt], needs)
+            prefill = Prefill(np.array(prompt, dtype=np.int64), main[len(prompt)], rows)
+            for drafter in self._followers:
+                drafter.begin(model_slot, prefill)
+        model_slot = self._model_slots[slot]
+        while (length := self._target.length(model_slot)) < state.root:
+            tokens = main[length : min(state.root, length + _CHUNK)]
+            chain = tree_of(tokens, range(-1, len(tokens) - 1))
+            [rows] = self._target.submit([model_slot], [chain], needs).rows()
+            self._keep(model_slot, chain, rows, range(1, len(tokens)), main[length + len(tokens)])
+        return model_slot
 
     def open(self, capacity: int) -> int:
-        """Reserve a slot, and one of the model."""
+        """Reserve a slot; one of the model is opened when it is asked."""
         slot = super().open(capacity)
-        self._model_slots[slot] = self._target.open(capacity)
+        self._capacities[slot] = capacity
         return slot
 
     def release(self, slot: int) -> None:
         """Free a slot, and the model's."""
         super().release(slot)
-        self._target.release(self._model_slots.pop(slot))
+        self._newest.pop(slot, None)
+        if (model_slot := self._model_slots.pop(slot, None)) is not None:
+            for drafter in self._followers:
+                drafter.release(model_slot)
+            self._target.release(model_slot)
 
     def trim(self) -> None:
         """Give back the memory of the model's cache, if no slot is open."""
         self._target.trim()
-
-    def keys_values(self, slots: Sequence[int], layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The model's keys and values."""
-        return self._target.keys_values(self._of_model(slots), layer)
 
     def embedding(self) -> torch.nn.Module:
         """The model's input embedding."""
@@ -83,123 +127,144 @@ class RecordingTarget(ReplayTarget):
         """The model's output head."""
         return self._target.lm_head()
 
-    def prefill(
-        self, slots: Sequence[int], prompts: Sequence[Sequence[int]], needs: Needs
-    ) -> list[TargetOutput]:
-        """Prefill the model; rows come from the recording, features from the model."""
-        found = super().prefill(slots, prompts, needs)
-        live = self._target.prefill(self._of_model(slots), prompts, Needs(taps=needs.taps))
-        return _with_features(found, live)
-
     def forward(
         self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
     ) -> list[TargetOutput]:
-        """Score the trees; record their rows at full width if a drafter reads rows."""
-        width = self._width if needs.top_k else 0
-        live = self._target.submit(
-            self._of_model(slots), trees, Needs(width, taps=needs.taps)
-        ).rows()
-        for slot, tree, found in zip(slots, trees, live, strict=True):
-            if width:
-                text, root = self._slots[slot].text, self._slots[slot].root
-                nodes = text.paths.insert(root, tree.tokens.tolist(), tree.parents.tolist())
-                text.rows.put(nodes, width, found.top_tokens, found.top_probs)
-        return _with_features(super().forward(slots, trees, needs), live)
+        """Recorded rows of the trees' nodes; the model adds those that are missing."""
+        try:
+            return super().forward(slots, trees, needs)
+        except MissingRowError:
+            for slot, tree in zip(slots, trees, strict=True):
+                self._learn(slot, tree)
+            return super().forward(slots, trees, needs)
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
-        """Commit the paths, in the model too."""
-        self._target.commit(self._of_model(slots), paths)
+        """Commit the paths, in the model too where it has scored these trees."""
         super().commit(slots, paths)
+        for slot, path in zip(slots, paths, strict=True):
+            if (newest := self._newest.pop(slot, None)) is not None:
+                state = self._slots[slot]
+                bonus = state.text.paths.main[state.root]
+                self._keep(self._model_slots[slot], *newest, path, bonus)
 
-    def _of_model(self, slots: Sequence[int]) -> list[int]:
-        return [self._model_slots[slot] for slot in slots]
+    @property
+    def _needs(self) -> Needs:
+        """The outputs that drafters with models learn from."""
+        return reduce(or_, (drafter.needs for drafter in self._followers), Needs())
+
+    def _learn(self, slot: int, tree: TokenTree) -> None:
+        """Record the rows of a tree at full width."""
+        model_slot, state = self.reach(slot), self._slots[slot]
+        needs = self._needs | Needs(self._width)
+        [rows] = self._target.submit([model_slot], [tree], needs).rows()
+        nodes = state.text.paths.insert(state.root, tree.tokens.tolist(), tree.parents.tolist())
+        tokens, probs = rows.top_tokens[:, : self._width], rows.top_probs[:, : self._width]
+        state.text.rows.put(nodes, self._width, tokens, probs)
+        self._newest[slot] = tree, rows
+
+    def _keep(
+        self,
+        model_slot: int,
+        tree: TokenTree,
+        rows: TargetOutput,
+        path: Sequence[int],
+        bonus: int,
+    ) -> None:
+        """Commit a path of the newest forward in the model and in the drafters with models."""
+        self._target.commit([model_slot], [path])
+        committed = (*tree.tokens[list(path)].tolist(), bonus)
+        outcome = Outcome(tree, tuple(path), committed, rows)
+        for drafter in self._followers:
+            drafter.observe(model_slot, outcome)
 
 
 class RecordingDrafter(ReplayDrafter):
-    """A drafter with its model, whose answers are recorded.
+    """A drafter with its model, which is asked for missing answers.
 
     Args:
         name: the drafter's name in the recording.
         prompt: the prompt to decode.
         recording: the recording of the prompt.
         spec: settings of the drafter with its model.
+        target: reads the text for the drafter's model.
     """
 
     def __init__(
-        self, name: str, prompt: RecordedPrompt, recording: Recording, spec: DrafterSpec
+        self,
+        name: str,
+        prompt: RecordedPrompt,
+        recording: Recording,
+        spec: DrafterSpec,
+        target: RecordingTarget,
     ) -> None:
         super().__init__(name, prompt, recording)
         self._spec = spec
+        self._target = target
+        self._before = 0, 0  # forwards of the model and of the log before the step
+        self._all = True  # whether the model has answered all queries of the step
 
     def build(self, host: Host) -> Drafter:
-        """This drafter, with its model."""
-        self._drafter = self._spec.build(host)
-        self._before = self._drafter.forwards
-        # Hidden states are the target's at the root and the head's own estimates below it.
-        self._rooted[self._name] = bool(self.needs.taps)
-        return self
-
-    @property
-    def needs(self) -> Needs:
-        """Needs of the drafter with its model."""
-        return self._drafter.needs
-
-    @property
-    def forwards(self) -> int:
-        """Forwards of the model."""
-        return self._drafter.forwards
-
-    def backlog(self, slot: int) -> int:
-        """Number of tokens that the model has not cached."""
-        return self._drafter.backlog(slot)
-
-    def begin(self, slot: int, prefill: Prefill) -> None:
-        """Start a request, in the drafter too."""
-        self._drafter.begin(slot, prefill)
-        super().begin(slot, prefill)
-
-    def observe(self, slot: int, outcome: Outcome) -> None:
-        """Pass a step's outcome to the drafter too."""
-        self._drafter.observe(slot, outcome)
-        super().observe(slot, outcome)
-
-    def release(self, slot: int) -> None:
-        """Forget a request, in the drafter too."""
-        self._drafter.release(slot)
-        super().release(slot)
-
-    def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
-        """None.
+        """This drafter, with its model.
 
         Raises:
             DraftwoodError: the drafter copies text as well, which recordings do not store.
         """
-        found = self._drafter.continuations(slots)
-        if any(found):
+        self._drafter = drafter = self._spec.build(host)
+        kind = type(drafter)
+        if kind.continuations is not Drafter.continuations or kind.branches is not Drafter.branches:
             raise DraftwoodError(
                 f"drafter {self._name} has a model and copies text: its copies are not recorded, "
                 "run this method live"
             )
-        return found
+        # Hidden states are the target's at the root and the head's own estimates below it.
+        self._rooted[self._name] = bool(drafter.needs.taps)
+        self._target.follow(drafter)
+        return self
+
+    def begin(self, slot: int, prefill: Prefill) -> None:
+        """Start a request."""
+        super().begin(slot, prefill)
+        self._next_step()
+
+    def observe(self, slot: int, outcome: Outcome) -> None:
+        """Move the root past the committed tokens."""
+        super().observe(slot, outcome)
+        self._next_step()
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
-        """Ask the model for at least ``LEAST_WIDTH`` children, record them, and read the recording.
+        """Recorded answers; those that are missing are the model's, of ``LEAST_WIDTH`` or more.
 
         Raises:
             DraftwoodError: the model makes forwards that a replay would not count.
         """
-        wide = [replace(query, k=_width(query), exclude=()) for query in queries]
-        answers = self._drafter.expand(slots, wide)
-        for slot, query, answer in zip(slots, wide, answers, strict=True):
-            self._learn(slot, query, answer)
-        found = super().expand(slots, queries)
-        made = self._drafter.forwards - self._before
-        if made != self.log.forwards:
-            raise DraftwoodError(
-                f"drafter {self._name} made {made} forwards where a replay counts "
-                f"{self.log.forwards}: run this method live"
-            )
+        try:
+            found = super().expand(slots, queries)
+            self._all = False
+        except MissingRowError:
+            wide = [replace(query, k=_width(query), exclude=()) for query in queries]
+            answers = self._drafter.expand([self._target.reach(slot) for slot in slots], wide)
+            for slot, query, answer in zip(slots, wide, answers, strict=True):
+                self._learn(slot, query, answer)
+            found = super().expand(slots, queries)
+            self._compare()
         return found
+
+    def _next_step(self) -> None:
+        self._before, self._all = (self._drafter.forwards, self.log.forwards), True
+
+    def _compare(self) -> None:
+        """Refuse a model that makes other forwards than the log counts."""
+        made, counted = (
+            now - before
+            for now, before in zip(
+                (self._drafter.forwards, self.log.forwards), self._before, strict=True
+            )
+        )
+        if self._all and made != counted:
+            raise DraftwoodError(
+                f"drafter {self._name} made {made} forwards in a step where a replay counts "
+                f"{counted}: run this method live"
+            )
 
     def _learn(self, slot: int, query: Expand, answer: Candidates) -> None:
         """Record the model's answer to a query without excluded tokens.
@@ -222,9 +287,3 @@ class RecordingDrafter(ReplayDrafter):
 
 def _width(query: Expand) -> int:
     return max(LEAST_WIDTH, query.k + max(map(len, query.exclude), default=0))
-
-
-def _with_features(
-    rows: Sequence[TargetOutput], live: Sequence[TargetOutput]
-) -> list[TargetOutput]:
-    return [replace(a, features=b.features) for a, b in zip(rows, live, strict=True)]

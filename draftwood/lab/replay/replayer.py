@@ -1,11 +1,10 @@
 """Replays prompts of a recording with any method of deterministic trees.
 
-If the recording lacks a row and the recorded model is at hand, the prompt is decoded again with the
-model, which adds the missing rows to the recording.
+If the recording lacks a row and the recorded model is at hand, the model is asked for it, and the
+row is added to the recording.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
@@ -23,7 +22,7 @@ from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.recording import MissingRowError, RecordedPrompt, Recording
 from draftwood.lab.replay.substitute import ReplayMethod
 from draftwood.lab.replay.target import ReplayTarget
-from draftwood.protocols import Host, Target
+from draftwood.protocols import Host
 from draftwood.sampling.sampler import Sampler, SamplingParams
 
 
@@ -130,19 +129,14 @@ class Replayer:
             DraftwoodError: the tokens differ from the recorded ones, which is a defect of a drafter
                 or a policy.
         """
-        learnt = self._copied()
         try:
-            run = self._decode(method, prompt, learnt)
+            run = self._decode(method, prompt)
         except MissingRowError as error:
-            if self.host is None:
-                raise MissingRowError(
-                    f"method {method.method.name!r} on prompt {prompt.id!r}: {error}; give --model "
-                    "to ask the model once, or have drafters learn from accepted nodes only "
-                    "with --harvest accepted"
-                ) from None
-            learnt = self._copied()
-            run = self._decode(method, prompt, learnt, self.host)
-        self.learnt.update(learnt)
+            raise MissingRowError(
+                f"method {method.method.name!r} on prompt {prompt.id!r}: {error}; give --model "
+                "to ask the model for it, or have drafters learn from accepted nodes only "
+                "with --harvest accepted"
+            ) from None
         if run.tokens != [text.tokens for text in prompt.texts]:
             raise DraftwoodError(
                 f"method {method.method.name!r} generated other tokens than were recorded for "
@@ -150,31 +144,21 @@ class Replayer:
             )
         return run
 
-    def _copied(self) -> dict[Hashable, Any]:
-        """What was learnt; of a prompt that is decoded twice, the first run is to teach nothing."""
-        return {key: deepcopy(value) for key, value in self.learnt.items()}
-
-    def _decode(
-        self,
-        method: ReplayMethod,
-        prompt: RecordedPrompt,
-        learnt: dict[Hashable, Any],
-        live: PricedHost | None = None,
-    ) -> PromptRun:
+    def _decode(self, method: ReplayMethod, prompt: RecordedPrompt) -> PromptRun:
         given, recording = method.method.drafters, self.recording
         settings, info, texts = recording.settings, recording.model.info(), prompt.by_context()
-        host: Host = ModelFreeHost(info, self.costs, learnt=learnt)
-        target: Target = ReplayTarget(info, texts, rejected=method.reads_rejected)
+        host: Host = ModelFreeHost(info, self.costs, learnt=self.learnt)
+        target = ReplayTarget(info, texts, rejected=method.reads_rejected)
         drafters = {
             s: ReplayDrafter(name, prompt, recording) for s, name in method.recorded.items()
         }
-        if live is not None:
-            host = live.having(learnt)
+        if self.host is not None:
+            host = self.host.having(self.learnt)
             target = RecordingTarget(
-                live.target, texts, settings.width, rejected=method.reads_rejected
+                self.host.target, texts, settings.width, rejected=method.reads_rejected
             )
             drafters = {
-                source: RecordingDrafter(name, prompt, recording, given[source])
+                source: RecordingDrafter(name, prompt, recording, given[source], target)
                 for source, name in method.recorded.items()
             }
         offline = replace(method.method, drafters={**given, **drafters})
@@ -189,5 +173,5 @@ class Replayer:
             for text in prompt.texts
         ]
         run = decode(Engine(target, offline, max_batch=1, host=host), turns, logs)
-        run.used_model = live is not None
+        run.used_model = isinstance(target, RecordingTarget) and target.asked
         return run

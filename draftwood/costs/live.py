@@ -33,7 +33,8 @@ _CUT = 4.0
 """Factor over the moving average beyond which a time is cut."""
 
 _NEWEST = 0.1
-"""Weight of the newest step in the moving averages of a search and of draft forwards."""
+"""Weight of the newest step in the moving averages of a search and of draft levels; the first of
+the latter weigh more."""
 
 _SOON, _SELDOM = 4, 64
 """Steps with drafts after which one without is due, in a batch of several sequences: at first, and
@@ -94,18 +95,20 @@ class LiveCosts:
         """
         self._at(batch).guard.observe(searched, tokens / batch, seconds)
 
-    def searched(self, batch: int, seconds: float, levels: Mapping[str, float]) -> None:
+    def searched(
+        self, batch: int, search: float, drafting: float, levels: Mapping[str, float]
+    ) -> None:
         """Learn from the growth of a step's trees.
 
         Args:
             batch: sequences.
-            seconds: until all trees were grown.
-            levels: seconds that each drafter's forwards were expected to take of it.
+            search: seconds before the first draft level.
+            drafting: seconds from then on until all trees were grown.
+            levels: seconds that each drafter's levels were expected to take of these.
         """
+        self._at(batch).searched(search)
         if any(levels.values()):
-            self._at(batch).drafted(seconds, levels)
-        else:
-            self._at(batch).searched(seconds)
+            self._at(batch).drafted(drafting, levels)
 
     def _at(self, batch: int) -> "_Followed":
         """Costs shared by all batches nearest to one power of two, on a logarithmic scale."""
@@ -145,8 +148,8 @@ class _Followed:
         self.now, self.guard = costs, guard
         self._plain_after, self._drafted_steps = plain_after, 0
         self.search: float | None = None
-        self._timed = False  # whether a search without forwards was timed
         self._levels = dict.fromkeys(costs.drafters, 1.0)
+        self._drafted = dict.fromkeys(costs.drafters, 0.0)
         self._given = costs
         self._target = Refined(costs.target)
         self._steps = 0
@@ -180,24 +183,22 @@ class _Followed:
             self._renew()
 
     def searched(self, seconds: float) -> None:
-        """Count a search without draft forwards."""
-        known = self.search if self._timed and self.search is not None else seconds
+        """Count a search."""
+        known = seconds if self.search is None else self.search
         self.search = known + _NEWEST * (min(seconds, _CUT * known) - known)
-        self._timed = True
 
     def drafted(self, seconds: float, expected: Mapping[str, float]) -> None:
-        """Count a search with draft forwards, which were expected to take so much of it.
+        """Count the draft levels of a step, which were expected to take so much of the time.
 
-        The time is known of all forwards together, so that each drafter's factor moves by its share
-        of what was expected. Before a search without forwards, one takes what they do not.
+        The time is known of all drafters together, so that each one's factor moves by its share of
+        what was expected.
         """
         total = sum(expected.values())
-        if self.search is None:
-            self.search = max(0.0, seconds - total)
-        ratio = max(0.0, seconds - self.search) / total
+        ratio = min(max(seconds / total, 1.0 / _CUT), _CUT)
         for name in self._levels:
             share = expected.get(name, 0.0) / total
-            self._levels[name] *= min(max(ratio, 1.0 / _CUT), _CUT) ** (_NEWEST * share)
+            self._drafted[name] += share
+            self._levels[name] *= ratio ** (share * max(_NEWEST, 1.0 / (1.0 + self._drafted[name])))
 
     def _count(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         self._target = self._target.observe(tokens, context, batch, target)

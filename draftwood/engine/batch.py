@@ -23,6 +23,11 @@ class Stopwatch:
         self._last = now
 
     @property
+    def since(self) -> float:
+        """Seconds since the last lap."""
+        return perf_counter() - self._last
+
+    @property
     def times(self) -> StepTimes:
         """All laps so far."""
         return StepTimes(**self._seconds)
@@ -39,6 +44,7 @@ class Batch:
         slots: of the requests.
         failures: exceptions that a request's own work raised.
         watch: times the step.
+        search: seconds of the draft phase before the first bids for a draft level; None: no bids.
     """
 
     def __init__(self, live: Sequence[RunningRequest], forwards: int) -> None:
@@ -47,6 +53,7 @@ class Batch:
         self.slots = [s.slot for s in live]
         self.failures = Failures()
         self.watch = Stopwatch()
+        self.search: float | None = None
         self._recordings = recordings.count()
 
     @property

@@ -4,7 +4,7 @@
 It knows nothing of the queue, of events and of when a request ends.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import astuple, dataclass, field
 from functools import reduce
@@ -30,6 +30,7 @@ from draftwood.protocols import (
     Built,
     DrafterSpec,
     Host,
+    LevelBid,
     Needs,
     Outcome,
     PooledTarget,
@@ -169,7 +170,13 @@ class Phases:
             forecasts = tuner.begin(loads, queued=queued)
         growths = [s.growth(self._policy.budget, f) for s, f in zip(live, forecasts, strict=True)]
         states = [s.state for s in live]
-        price, levels = (free, first_source) if tuner is None else (tuner.price, tuner.levels)
+        price, decide = (free, first_source) if tuner is None else (tuner.price, tuner.levels)
+
+        def levels(bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, Sequence[int]]:
+            if batch.search is None:
+                batch.search = batch.watch.since
+            return decide(bids)
+
         constraints = [s.constraint for s in live]
         drafted = draft(
             self._policy, self._drafters, batch.slots, growths, states, price, levels, constraints
@@ -270,16 +277,21 @@ class Phases:
             found.bid if batch.sound(s) else None
             for s, found in zip(batch.live, drafted, strict=True)
         ]
-        predictions = self._tuner.observe(
-            StepReport(bids, outcomes, self._times(batch), batch.recorded)
-        )
+        times, search = self._times(batch)
+        predictions = self._tuner.observe(StepReport(bids, outcomes, times, batch.recorded, search))
         batch.watch.lap("learn")
         return predictions
 
-    def _times(self, batch: Batch) -> StepTimes:
-        """The step's times so far; those of the first of the processes that run the target."""
-        times = batch.watch.times
-        return times if self._shared is None else StepTimes(*self._shared.of_first(astuple(times)))
+    def _times(self, batch: Batch) -> tuple[StepTimes, float | None]:
+        """The step's times so far, and those of its search.
+
+        Those of the first of the processes that run the target.
+        """
+        times, search = batch.watch.times, batch.search
+        if self._shared is None:
+            return times, search
+        *found, first = self._shared.of_first((*astuple(times), search or 0.0))
+        return StepTimes(*found), None if search is None else first
 
     @property
     def price(self) -> float | None:

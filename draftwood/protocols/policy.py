@@ -250,12 +250,15 @@ class StepReport:
         times: of the step so far; learning by the tuner itself is not in it.
         recorded: whether a forward was recorded meanwhile, or ran in larger shapes than its own, so
             that the times are no later step's.
+        search: seconds of the draft phase before the first bids for a draft level; None: there were
+            no such bids.
     """
 
     bids: Sequence[Bid | None]
     outcomes: Sequence[Outcome]
     times: StepTimes
     recorded: bool = False
+    search: float | None = None
 
 
 def first_source(bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:

@@ -117,7 +117,7 @@ class AutoTuner(Tuner):
         self._net_gain = DecayedRatio(_GAIN - 1.0, _WEIGHT, _HALF_LIFE)
         self._counts: list[Counts] = []
         self._bands: list[str] = []
-        self._backlogs: list[Mapping[str, int]] = []
+        self._loads: Sequence[RequestLoad] = ()
         self._searches = True
         self.batch, self._context, self._plain = 1, 0, 1.0
         self._now = costs.now(1)
@@ -145,7 +145,7 @@ class AutoTuner(Tuner):
         )
         self._counts = [self.calibration.at(load.temperature) for load in loads]
         self._bands = [band(load.temperature) for load in loads]
-        self._backlogs = [load.backlogs for load in loads]
+        self._loads = loads
         if not self._searches:
             return [_NO_SEARCH] * self.batch
         weights = token_weights(loads, min(1.0, alone), queued=queued)
@@ -176,8 +176,7 @@ class AutoTuner(Tuner):
         Or over those that the request has left, if they are fewer.
         """
         backlog = load.backlogs.get(source, 0)
-        steps = min(load.left, backlog) / max(1.0, load.pace)
-        return self._reading(source, backlog) / max(1.0, steps)
+        return self._reading(source, backlog) / _steps(load, backlog)
 
     def _reading(self, source: str, backlog: int) -> float:
         """Seconds that a draft model takes to read ``backlog`` tokens along with a level."""
@@ -275,8 +274,8 @@ class AutoTuner(Tuner):
         """See :class:`draftwood.protocols.Tuner`."""
         bids, outcomes = report.bids, report.outcomes
         predictions: list[Prediction | None] = []
-        for bid, outcome, counts, name, backlogs in zip(
-            bids, outcomes, self._counts, self._bands, self._backlogs, strict=True
+        for bid, outcome, counts, name, load in zip(
+            bids, outcomes, self._counts, self._bands, self._loads, strict=True
         ):
             if bid is None:
                 predictions.append(None)
@@ -287,7 +286,7 @@ class AutoTuner(Tuner):
                 counts.observe(codes, labelled.taken)
             for source, (gained, headroom) in own.gained(outcome.committed).items():
                 # A model that still reads the prompt has proposed nothing.
-                if self.batch == 1 or backlogs.get(source, 0) <= MOST_READ:
+                if self.batch == 1 or load.backlogs.get(source, 0) <= MOST_READ:
                     self._drafter_gains[name][source].add(gained, headroom)
             predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
         for counts in dict.fromkeys(self._counts):
@@ -305,7 +304,8 @@ class AutoTuner(Tuner):
             self._net_gain.add(net, 1.0, self.batch)
         times = report.times
         tokens, outside = self.batch + nodes, times.after_target
-        levels = {source: forwards[source] + self._read(source, bids) for source in asked}
+        reads = [(source, *self._read(source, bids)) for source in asked]
+        levels = {source: forwards[source] + read for source, read, _ in reads}
         expected = self._newest = self._seconds(nodes) + sum(levels.values())
         if searched:
             expected += self.costs.search(self.batch)
@@ -314,24 +314,39 @@ class AutoTuner(Tuner):
         if not report.recorded:
             self.costs.observe(tokens, self._context, self.batch, times.target, outside)
             if searched:
-                self.costs.searched(self.batch, times.draft, levels)
-            self.costs.compare(self.batch, bool(searched), committed, times.total / self._plain)
+                search = times.draft if report.search is None or not asked else report.search
+                self.costs.searched(self.batch, search, times.draft - search, levels)
+            later = sum(share for _, _, share in reads)
+            seconds = max(0.0, times.total - later)
+            self.costs.compare(self.batch, bool(searched), committed, seconds / self._plain)
         return predictions
 
     def _seconds(self, nodes: int) -> float:
         """Seconds of a step without drafting, by the drafted nodes of all trees."""
         return self._now.step(self.batch + nodes, self._context, self.batch)
 
-    def _read(self, source: str, bids: Sequence[Bid | None]) -> float:
-        """Seconds to read the backlogs that a drafter has read in this step."""
-        pairs = zip(bids, self._backlogs, strict=True)
-        read = [known.get(source, 0) for bid, known in pairs if bid and source in bid.levels]
-        if self.batch > 1:
-            read = [min(backlog, MOST_READ) for backlog in read]
-        return sum(self._reading(source, backlog) for backlog in read)
+    def _read(self, source: str, bids: Sequence[Bid | None]) -> tuple[float, float]:
+        """Seconds to read the backlogs that a drafter has read in this step.
+
+        Beside them the part of these seconds that is later steps' share.
+        """
+        seconds = later = 0.0
+        for bid, load in zip(bids, self._loads, strict=True):
+            if bid and source in bid.levels:
+                backlog = load.backlogs.get(source, 0)
+                read = backlog if self.batch == 1 else min(backlog, MOST_READ)
+                reading = self._reading(source, read)
+                seconds += reading
+                later += reading * (1.0 - 1.0 / _steps(load, backlog))
+        return seconds, later
 
     def _draft_seconds(self, source: str, bids: Sequence[Bid]) -> float:
         """Seconds of a drafter's forwards in this step."""
         levels = [bid.levels.get(source, ()) for bid in bids]
         forwards = [[w for w in widths if w] for widths in zip_longest(*levels, fillvalue=0)]
         return sum(self._level(source, sum(widths), len(widths)) for widths in forwards)
+
+
+def _steps(load: RequestLoad, backlog: int) -> float:
+    """The steps of a request that gain from reading a backlog now."""
+    return max(1.0, min(load.left, backlog) / max(1.0, load.pace))

@@ -309,15 +309,19 @@ def test_a_step_teaches_the_costs() -> None:
         if any(bids):
             of.price([each for each in bids if each is not None])
         times = StepTimes(0.5, 1.25, 0.25, 0.375, 0.125)
-        of.observe(StepReport(bids, taken, times, recorded))
+        of.observe(StepReport(bids, taken, times, recorded, 0.125))
 
-    # Three nodes and two roots; draft forwards and reading a backlog are a part of the search.
+    # Three nodes and two roots; reading a backlog is a part of the draft levels.
     step([7, 5], [bid(0.9, levels=(1, 4)), bid(0.9)], [outcome(chain(3), (0, 1)), NOTHING_RIGHT])
     reading = DRAFT.seconds(51) - DRAFT.seconds(1)
     drafting = DRAFT.seconds(1) + DRAFT.seconds(4) + reading
-    assert seen == [(5, 12, 2, 1.25, 0.75), (2, 0.5, pytest.approx({"draft": drafting}))]
+    levels = pytest.approx({"draft": drafting})
+    assert seen == [(5, 12, 2, 1.25, 0.75), (2, 0.125, 0.375, levels)]
+    # The 49 steps of the request that come after gain from that reading as well.
+    total, at = 2.5 - reading * (1 - 1 / 50), Recording(WITH_DRAFT).now(2)
+    assert compared == [(2, True, 3, pytest.approx(total / at.step(2, 12, 2)))]
     step([7], [bid(0.9)], [ONE_RIGHT])
-    assert seen[2:] == [(2, 7, 1, 1.25, 0.75), (1, 0.5, {})]
+    assert seen[2:] == [(2, 7, 1, 1.25, 0.75), (1, 0.5, 0.0, {})], "no level was asked"
     step([7], [None], [NOTHING_RIGHT])
     assert seen[4:] == [(1, 7, 1, 1.25, 0.75)], "no request has searched"
     assert len(compared) == 3

@@ -6,8 +6,8 @@ around it is the same for many at once.
 
 :mod:`draftwood.costs.refine` corrects the forward's curve. Host seconds are a line over drafted
 nodes, fitted to recent steps; a step far slower than the moving average counts as a few times that.
-Draft forwards are scaled with the machine as a whole, and those of each drafter by the time that
-they add to the growth of trees. Knows neither engine nor clock.
+Draft levels are scaled with the machine as a whole, and those of each drafter by the time that
+drafting takes from the first of them on. Knows neither engine nor clock.
 """
 
 import math
@@ -199,6 +199,15 @@ class _Followed:
             share = expected.get(name, 0.0) / total
             self._drafted[name] += share
             self._levels[name] *= ratio ** (share * max(_NEWEST, 1.0 / (1.0 + self._drafted[name])))
+        # The next levels are compared with what is known now.
+        self.now = replace(self.now, drafters=self._drafters())
+
+    def _drafters(self) -> dict[str, Curve]:
+        slower = self._target.factor
+        return {
+            name: _scaled(level, slower * self._levels[name])
+            for name, level in self._given.drafters.items()
+        }
 
     def _count(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         self._target = self._target.observe(tokens, context, batch, target)
@@ -218,10 +227,7 @@ class _Followed:
         slower = self._target.factor
         self.now = StepCosts(
             target=self._target.curve,
-            drafters={
-                name: _scaled(level, slower * self._levels[name])
-                for name, level in self._given.drafters.items()
-            },
+            drafters=self._drafters(),
             fixed=fixed,
             node=slope,
             sequence=self._given.sequence,

@@ -136,6 +136,19 @@ def test_dear_levels_are_known_after_few_steps() -> None:
     assert live.now(16).drafters["draft"].seconds(1) == pytest.approx(3.0 * level, rel=0.15)
 
 
+def test_levels_that_begin_late_are_not_thought_dearer_than_they_are() -> None:
+    live = LiveCosts(GIVEN)
+    level = GIVEN.drafters["draft"].seconds(1)
+    step = 16, 100, 16, GIVEN.target.seconds(16, 100, 16), 0.2
+    for _ in range(8):
+        live.observe(*step)
+    for _ in range(8):
+        live.observe(*step)
+        now = live.now(16).drafters["draft"].seconds(1)
+        live.searched(16, 0.2, 4.0 * level, {"draft": now})
+    assert 3.0 * level < live.now(16).drafters["draft"].seconds(1) < 4.4 * level
+
+
 def test_a_pause_among_levels_moves_little() -> None:
     live = LiveCosts(GIVEN)
     before = live.now(1).drafters["draft"].seconds(1)

@@ -37,7 +37,7 @@ def machine_findings(device: torch.device, threads: int | None, model: str = "")
     if device.type == "cpu":
         found += [threads_finding(used, usable_cores(), model)]
         found += [kernels_finding(kernels_version(), sys.platform, os.environ, model)]
-    found += [load_finding(busy.warning(used))]
+    found += [load_finding(busy.warning(used), model)]
     free = free_memory(device)
     found += [Finding("free memory", "unknown" if free is None else readable(free))]
     return [*found, cache_finding(cache_directory(), model)]
@@ -78,11 +78,19 @@ def kernels_finding(
     return Finding("kernels", text, "note", (help_,))
 
 
-def load_finding(warning: str | None) -> Finding:
-    """Whether other processes leave the cores free; the text of :func:`busy.warning`."""
+def load_finding(warning: str | None, model: str = "") -> Finding:
+    """Whether other processes leave the cores free.
+
+    Args:
+        warning: of :func:`busy.warning`.
+        model: for commands; empty: none.
+    """
     if warning is None:
         return Finding("other load", "the cores are free")
-    return Finding("other load", warning, "warning")
+    help_ = Advice(
+        "what is timed now is too slow; look again when they have ended", doctor_command(model)
+    )
+    return Finding("other load", warning, "warning", (help_,))
 
 
 def cache_finding(directory: Path, model: str = "") -> Finding:

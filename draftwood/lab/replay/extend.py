@@ -7,13 +7,15 @@ was last asked is read when it is asked again.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 
 import numpy as np
 import torch
 
+from draftwood.engine.features import FeatureShare
 from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ReplayDrafter
 from draftwood.lab.replay.recording import (
@@ -71,13 +73,13 @@ class RecordingTarget(ReplayTarget):
         self.asked = False
         self._target = target
         self._width = width
-        self._followers: list[Drafter] = []
+        self._followers: list[RecordingDrafter] = []
         self._capacities: dict[int, int] = {}
         self._model_slots: dict[int, int] = {}  # of the requests that the model was asked about
         self._newest: dict[int, tuple[TokenTree, TargetOutput]] = {}  # trees that it has scored
 
-    def follow(self, drafter: Drafter) -> None:
-        """Have a drafter with its model learn what the model computes, in the model's slots."""
+    def follow(self, drafter: "RecordingDrafter") -> None:
+        """Have a drafter's model learn what the model computes, in the model's slots."""
         self._followers.append(drafter)
 
     def reach(self, slot: int) -> int:
@@ -90,8 +92,8 @@ class RecordingTarget(ReplayTarget):
             prompt = state.text.prompt
             [rows] = self._target.prefill([model_slot], [prompt], needs)
             prefill = Prefill(np.array(prompt, dtype=np.int64), main[len(prompt)], rows)
-            for drafter in self._followers:
-                drafter.begin(model_slot, prefill)
+            for drafter, share in self._shares:
+                drafter.begin(model_slot, share.of(prefill))
         model_slot = self._model_slots[slot]
         while (length := self._target.length(model_slot)) < state.root:
             tokens = main[length : min(state.root, length + _CHUNK)]
@@ -111,9 +113,10 @@ class RecordingTarget(ReplayTarget):
         super().release(slot)
         self._newest.pop(slot, None)
         if (model_slot := self._model_slots.pop(slot, None)) is not None:
-            for drafter in self._followers:
-                drafter.release(model_slot)
-            self._target.release(model_slot)
+            with ExitStack() as releases:
+                releases.callback(self._target.release, model_slot)
+                for drafter, _ in self._shares:
+                    releases.callback(drafter.release, model_slot)
 
     def trim(self) -> None:
         """Give back the memory of the model's cache, if no slot is open."""
@@ -147,10 +150,16 @@ class RecordingTarget(ReplayTarget):
                 bonus = state.text.paths.main[state.root]
                 self._keep(self._model_slots[slot], *newest, path, bonus)
 
-    @property
+    @cached_property
     def _needs(self) -> Needs:
         """The outputs that drafters with models learn from."""
-        return reduce(or_, (drafter.needs for drafter in self._followers), Needs())
+        return reduce(or_, (each.drafter.needs for each in self._followers), Needs())
+
+    @cached_property
+    def _shares(self) -> list[tuple[Drafter, FeatureShare]]:
+        """These drafters, and what each reads of the features."""
+        drafters = [each.drafter for each in self._followers]
+        return [(each, FeatureShare(self._needs.taps, each.needs.taps)) for each in drafters]
 
     def _learn(self, slot: int, tree: TokenTree) -> None:
         """Record the rows of a tree at full width."""
@@ -174,8 +183,8 @@ class RecordingTarget(ReplayTarget):
         self._target.commit([model_slot], [path])
         committed = (*tree.tokens[list(path)].tolist(), bonus)
         outcome = Outcome(tree, tuple(path), committed, rows)
-        for drafter in self._followers:
-            drafter.observe(model_slot, outcome)
+        for drafter, share in self._shares:
+            drafter.observe(model_slot, share.of(outcome))
 
 
 class RecordingDrafter(ReplayDrafter):
@@ -200,26 +209,32 @@ class RecordingDrafter(ReplayDrafter):
         super().__init__(name, prompt, recording)
         self._spec = spec
         self._target = target
-        self._before = 0, 0  # forwards of the model and of the log before the step
+        # Forwards of the model and of the log before the step; None: the model was not asked.
+        self._counted: tuple[int, int] | None = None
         self._all = True  # whether the model has answered all queries of the step
 
     def build(self, host: Host) -> Drafter:
-        """This drafter, with its model.
+        """This drafter; its model is loaded when it is asked."""
+        self._host = host
+        self._target.follow(self)
+        return self
+
+    @cached_property
+    def drafter(self) -> Drafter:
+        """The drafter with its model.
 
         Raises:
-            DraftwoodError: the drafter copies text as well, which recordings do not store.
+            DraftwoodError: it cannot be loaded, or copies text as well, which recordings do not
+                store.
         """
-        self._drafter = drafter = self._spec.build(host)
+        drafter = self._spec.build(self._host)
         kind = type(drafter)
         if kind.continuations is not Drafter.continuations or kind.branches is not Drafter.branches:
             raise DraftwoodError(
                 f"drafter {self._name} has a model and copies text: its copies are not recorded, "
                 "run this method live"
             )
-        # Hidden states are the target's at the root and the head's own estimates below it.
-        self._rooted[self._name] = bool(drafter.needs.taps)
-        self._target.follow(drafter)
-        return self
+        return drafter
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Start a request."""
@@ -242,25 +257,25 @@ class RecordingDrafter(ReplayDrafter):
             self._all = False
         except MissingRowError:
             wide = [replace(query, k=_width(query), exclude=()) for query in queries]
-            answers = self._drafter.expand([self._target.reach(slot) for slot in slots], wide)
+            self._counted = self._counted or (self.drafter.forwards, self.log.forwards)
+            answers = self.drafter.expand([self._target.reach(slot) for slot in slots], wide)
             for slot, query, answer in zip(slots, wide, answers, strict=True):
                 self._learn(slot, query, answer)
             found = super().expand(slots, queries)
-            self._compare()
+            if self._all:
+                self._compare(slots, queries)
         return found
 
     def _next_step(self) -> None:
-        self._before, self._all = (self._drafter.forwards, self.log.forwards), True
+        self._counted, self._all = None, True
 
-    def _compare(self) -> None:
-        """Refuse a model that makes other forwards than the log counts."""
-        made, counted = (
-            now - before
-            for now, before in zip(
-                (self._drafter.forwards, self.log.forwards), self._before, strict=True
-            )
-        )
-        if self._all and made != counted:
+    def _compare(self, slots: Sequence[int], queries: Sequence[Expand]) -> None:
+        """Refuse a model that makes other forwards than the log counts, and forget its answers."""
+        before = self._counted or (0, 0)
+        made, counted = self.drafter.forwards - before[0], self.log.forwards - before[1]
+        if made != counted:
+            for slot, query in zip(slots, queries, strict=True):
+                del self._slots[slot].text.drafts[draft_name(self._name, query.temperature)]
             raise DraftwoodError(
                 f"drafter {self._name} made {made} forwards in a step where a replay counts "
                 f"{counted}: run this method live"
@@ -275,6 +290,8 @@ class RecordingDrafter(ReplayDrafter):
         state = self._slots[slot]
         nodes = state.text.paths.insert(state.root, query.tree.tokens, query.tree.parents)
         state.tree = None
+        # Hidden states are the target's at the root and the head's own estimates below it.
+        self._rooted[self._name] = bool(self.drafter.needs.taps)
         name = draft_name(self._name, query.temperature)
         table = state.text.drafts.setdefault(name, RankedRows(query.k))
         rows = list(range(len(query.nodes)))

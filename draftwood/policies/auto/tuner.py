@@ -25,6 +25,7 @@ from types import MappingProxyType
 
 from draftwood.costs.decayed_ratio import DecayedRatio
 from draftwood.costs.live import LiveCosts
+from draftwood.costs.spread import Spread
 from draftwood.policies.auto.calibration import BANDS, Calibration, Counts, band
 from draftwood.policies.auto.features import Source
 from draftwood.policies.auto.forecast import DEFAULT_FORECAST, DraftForecast, Forecast
@@ -125,6 +126,7 @@ class AutoTuner(Tuner):
         self._steps = 0
         self._newest = 0.0  # seconds of the newest step, as expected
         self._net = 0.0
+        self._unpaid = Spread()
 
     def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[Forecast]:
         """See :class:`draftwood.protocols.Tuner`."""
@@ -304,8 +306,9 @@ class AutoTuner(Tuner):
             self._net_gain.add(net, 1.0, self.batch)
         times = report.times
         tokens, outside = self.batch + nodes, times.after_target
-        reads = [(source, *self._read(source, bids)) for source in asked]
-        levels = {source: forwards[source] + read for source, read, _ in reads}
+        reads = {source: self._read(source, bids) for source in asked}
+        reading = sum(reads.values())
+        levels = {source: forwards[source] + read for source, read in reads.items()}
         expected = self._newest = self._seconds(nodes) + sum(levels.values())
         if searched:
             expected += self.costs.search(self.batch)
@@ -315,9 +318,12 @@ class AutoTuner(Tuner):
             self.costs.observe(tokens, self._context, self.batch, times.target, outside)
             if searched:
                 search = times.draft if report.search is None or not asked else report.search
-                self.costs.searched(self.batch, search, times.draft - search, levels)
-            later = sum(share for _, _, share in reads)
-            seconds = max(0.0, times.total - later)
+                # A step that mostly reads prompts says little of levels.
+                known = levels if 0.0 <= reading <= drafting and search < times.draft else {}
+                self.costs.searched(self.batch, search, times.draft - search, known)
+            seconds = times.total
+            if searched:
+                seconds += self._owed(bids, times.draft - search, sum(levels.values()))
             self.costs.compare(self.batch, bool(searched), committed, seconds / self._plain)
         return predictions
 
@@ -325,20 +331,37 @@ class AutoTuner(Tuner):
         """Seconds of a step without drafting, by the drafted nodes of all trees."""
         return self._now.step(self.batch + nodes, self._context, self.batch)
 
-    def _read(self, source: str, bids: Sequence[Bid | None]) -> tuple[float, float]:
-        """Seconds to read the backlogs that a drafter has read in this step.
+    def _read(self, source: str, bids: Sequence[Bid | None]) -> float:
+        """Seconds to read the backlogs that a drafter has read in this step."""
+        return sum(seconds for seconds, _ in self._readings(source, bids))
 
-        Beside them the part of these seconds that is later steps' share.
-        """
-        seconds = later = 0.0
+    def _readings(self, source: str, bids: Sequence[Bid | None]) -> list[tuple[float, float]]:
+        """Of each request that a drafter was asked about, these seconds and the steps that gain."""
+        found = []
         for bid, load in zip(bids, self._loads, strict=True):
             if bid and source in bid.levels:
                 backlog = load.backlogs.get(source, 0)
                 read = backlog if self.batch == 1 else min(backlog, MOST_READ)
-                reading = self._reading(source, read)
-                seconds += reading
-                later += reading * (1.0 - 1.0 / _steps(load, backlog))
-        return seconds, later
+                found.append((self._reading(source, read), _steps(load, backlog)))
+        return found
+
+    def _owed(self, bids: Sequence[Bid | None], took: float, expected: float) -> float:
+        """What a step owes for prompts read before, less what later ones will owe for its reading.
+
+        Args:
+            bids: of the step.
+            took: seconds of its draft levels,
+            expected: and those that they were expected to take.
+        """
+        owed = self._unpaid.take()
+        scale = min(1.0, took / expected) if expected > 0.0 else 0.0
+        for source in self._neural:
+            for seconds, steps in self._readings(source, bids):
+                later = scale * seconds * (1.0 - 1.0 / steps)
+                if later > 0.0:
+                    self._unpaid.add(later, steps)
+                    owed -= later
+        return owed
 
     def _draft_seconds(self, source: str, bids: Sequence[Bid]) -> float:
         """Seconds of a drafter's forwards in this step."""

@@ -53,8 +53,9 @@ def test_kernels(
 
 def test_load_by_others_is_a_warning() -> None:
     assert machine.load_finding(None).state == "ok"
-    found = machine.load_finding("other processes are using 2 of the 2 cores")
+    found = machine.load_finding("other processes are using 2 of the 2 cores", "BIG")
     assert (found.state, found.text) == ("warning", "other processes are using 2 of the 2 cores")
+    assert [each.command for each in found.advice] == ["draftwood doctor BIG"]
 
 
 def test_a_cache_that_can_be_written_to_is_left_empty(tmp_path: Path) -> None:

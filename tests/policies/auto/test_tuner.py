@@ -303,8 +303,9 @@ def test_a_step_teaches_the_costs() -> None:
         taken: list[Outcome],
         *,
         recorded: bool = False,
+        backlog: int = 5,
     ) -> None:
-        requests = [RequestLoad(each, 100, 1.0, 0.0, {"draft": 50}) for each in contexts]
+        requests = [RequestLoad(each, 100, 1.0, 0.0, {"draft": backlog}) for each in contexts]
         of.begin(requests, queued=False)
         if any(bids):
             of.price([each for each in bids if each is not None])
@@ -313,15 +314,18 @@ def test_a_step_teaches_the_costs() -> None:
 
     # Three nodes and two roots; reading a backlog is a part of the draft levels.
     step([7, 5], [bid(0.9, levels=(1, 4)), bid(0.9)], [outcome(chain(3), (0, 1)), NOTHING_RIGHT])
-    reading = DRAFT.seconds(51) - DRAFT.seconds(1)
+    reading = DRAFT.seconds(6) - DRAFT.seconds(1)
     drafting = DRAFT.seconds(1) + DRAFT.seconds(4) + reading
     levels = pytest.approx({"draft": drafting})
     assert seen == [(5, 12, 2, 1.25, 0.75), (2, 0.125, 0.375, levels)]
-    # The 49 steps of the request that come after gain from that reading as well.
-    total, at = 2.5 - reading * (1 - 1 / 50), Recording(WITH_DRAFT).now(2)
-    assert compared == [(2, True, 3, pytest.approx(total / at.step(2, 12, 2)))]
+    # Four further steps of the request gain from that reading as well, and are charged for it.
+    later = reading * min(1.0, 0.375 / drafting) * 4 / 5
+    plain = Recording(WITH_DRAFT).now(2).step(2, 12, 2)
+    assert compared == [(2, True, 3, pytest.approx((2.5 - later) / plain))]
     step([7], [bid(0.9)], [ONE_RIGHT])
     assert seen[2:] == [(2, 7, 1, 1.25, 0.75), (1, 0.5, 0.0, {})], "no level was asked"
+    plain = Recording(WITH_DRAFT).now(1).step(1, 7, 1)
+    assert compared[1:] == [(1, True, 2, pytest.approx((2.5 + later / 5) / plain))]
     step([7], [None], [NOTHING_RIGHT])
     assert seen[4:] == [(1, 7, 1, 1.25, 0.75)], "no request has searched"
     assert len(compared) == 3
@@ -330,6 +334,8 @@ def test_a_step_teaches_the_costs() -> None:
     assert (len(seen), len(compared)) == (5, 3)
     step([7], [bid(0.9)], [ONE_RIGHT])
     assert (len(seen), len(compared)) == (7, 4)
+    step([7], [bid(0.9, levels=(1,))], [ONE_RIGHT], backlog=50)
+    assert seen[-1] == (1, 0.125, 0.375, {}), "a step that mostly reads says little of levels"
 
 
 @pytest.mark.parametrize(("requests", "backlog"), [(1, 5000), (2, MOST_READ), (2, 5000)])
@@ -337,17 +343,21 @@ def test_beside_others_a_model_reads_a_prompt_in_pieces(requests: int, backlog: 
     seen: list[Any] = []
 
     class Recording(LiveCosts):
-        def searched(self, *step: Any) -> None:
-            seen.append(step[-1]["draft"])
+        def compare(self, *step: Any) -> None:
+            seen.append(step[-1])
 
     of = AutoTuner(Calibration(), Recording(WITH_DRAFT), ONE)
     first = begin(of, [10])[0].of("draft").gain
     loads = [RequestLoad(10, 100, 1.0, 0.0, {"draft": backlog})] * requests
     of.begin(loads, queued=False)
     bids, taken = [asking(0.8), *[None] * (requests - 1)], [NOTHING_RIGHT] * requests
-    of.observe(StepReport(bids, taken, StepTimes(0.5, 1.25, 0.25, 0.375, 0.125)))
+    of.observe(StepReport(bids, taken, StepTimes(0.5, 1.25, 0.25, 0.375, 0.125), search=0.0))
     read = backlog if requests == 1 else MOST_READ
-    assert seen == [pytest.approx(DRAFT.seconds(1 + read))]
+    reading = DRAFT.seconds(1 + read) - DRAFT.seconds(1)
+    # Of the reading one part in a hundred is this step's.
+    later = 0.99 * reading * min(1.0, 0.5 / DRAFT.seconds(1 + read))
+    plain = Recording(WITH_DRAFT).now(requests).step(requests, 10 * requests, requests)
+    assert seen == [pytest.approx((2.5 - later) / plain)]
     gain = of.begin(loads, queued=False)[0].of("draft").gain
     # Of a model that has yet to read most of the prompt, nothing was learnt.
     assert (gain < first) == (read == backlog)

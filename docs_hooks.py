@@ -55,6 +55,16 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:  # no
     return pictured(unbroken(referred(html)), Path(config["docs_dir"]))
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:  # noqa: ARG001
+    """Let the link to the repository be a link only: pages load nothing from elsewhere."""
+    return quiet(output)
+
+
+def quiet(html: str) -> str:
+    """A page whose link to the repository does not ask GitHub for its stars."""
+    return html.replace(' data-md-component="source"', "")
+
+
 def relinked(markdown: str, page: str, repository: str) -> str:
     """A page's text with the addresses that its links have on the site.
 

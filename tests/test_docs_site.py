@@ -108,6 +108,11 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(found) == sorted(pages | {"changelog.md"})
 
 
+def test_the_link_to_the_repository_asks_nobody() -> None:
+    link = '<a href="https://github.com/a/b" class="md-source" data-md-component="source">b</a>'
+    assert docs_hooks.quiet(link) == '<a href="https://github.com/a/b" class="md-source">b</a>'
+
+
 def test_the_site_knows_its_address() -> None:
     """The site map, and the links of the page for addresses that do not exist, are made of it."""
     config = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)

@@ -3,6 +3,7 @@
 Slow tests build both as a release does, and install the wheel into an environment of its own.
 """
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -84,6 +85,23 @@ def test_the_built_files_hold_all_tracked_ones(built: tuple[Path, Path]) -> None
     own = {each for each in installed if ".dist-info/" not in each}
     assert {each.partition("/")[0] for each in own} == {"draftwood"}
     assert wheel.stat().st_size < MOST
+
+
+@pytest.mark.slow
+def test_the_links_of_the_readme_lead_somewhere_on_pypi(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[1]) as archive:
+        [name] = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        text = archive.read(name).decode()
+    found = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert len(found) == len(re.findall(r"\]\(([^)\s]+)\)", (ROOT / "README.md").read_text()))
+    assert all(each.startswith("https://") for each in found)
+    for start in (
+        "https://raw.githubusercontent.com/draftwood/draftwood/main/",
+        "https://github.com/draftwood/draftwood/blob/main/",
+    ):
+        paths = [each.removeprefix(start).partition("#")[0] for each in found if start in each]
+        assert paths
+        assert all((ROOT / path).exists() for path in paths)
 
 
 @pytest.mark.slow

@@ -88,6 +88,8 @@ def test_every_notebook_is_listed() -> None:
     text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     names = re.findall(r"\(notebooks/(\w+)\.ipynb\)", text)
     assert sorted(names) == sorted(path.stem for path in (EXAMPLES / "notebooks").glob("*.py"))
+    colab = "https://colab.research.google.com/github/draftwood/draftwood/blob/main/examples/"
+    assert re.findall(rf"\({colab}notebooks/(\w+)\.ipynb\)", text) == names
 
 
 @pytest.mark.parametrize("name", SAME)

@@ -304,28 +304,46 @@ class AutoTuner(Tuner):
                     self._drafter_gains[name][source].forget(_FORGOTTEN)
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             self._net_gain.add(net, 1.0, self.batch)
-        times = report.times
-        tokens, outside = self.batch + nodes, times.after_target
         reads = {source: self._read(source, bids) for source in asked}
-        reading = sum(reads.values())
-        levels = {source: forwards[source] + read for source, read in reads.items()}
-        expected = self._newest = self._seconds(nodes) + sum(levels.values())
+        expected = self._newest = self._seconds(nodes) + drafting + sum(reads.values())
         if searched:
             expected += self.costs.search(self.batch)
         committed = sum(len(outcome.committed) for outcome in outcomes)
         self._gain.add(committed, self.batch * expected / self._plain)
         if not report.recorded:
-            self.costs.observe(tokens, self._context, self.batch, times.target, outside)
-            if searched:
-                search = times.draft if report.search is None or not asked else report.search
-                # A step that mostly reads prompts says little of levels.
-                known = levels if 0.0 <= reading <= drafting and search < times.draft else {}
-                self.costs.searched(self.batch, search, times.draft - search, known)
-            seconds = times.total
-            if searched:
-                seconds += self._owed(bids, times.draft - search, sum(levels.values()))
-            self.costs.compare(self.batch, bool(searched), committed, seconds / self._plain)
+            self._teach(report, nodes, committed, forwards, reads)
         return predictions
+
+    def _teach(
+        self,
+        report: StepReport,
+        nodes: int,
+        committed: int,
+        forwards: Mapping[str, float],
+        reads: Mapping[str, float],
+    ) -> None:
+        """Have the costs learn from a step.
+
+        Args:
+            report: of the step.
+            nodes: drafted, of all trees.
+            committed: tokens.
+            forwards: expected seconds of the draft levels of each drafter that was asked.
+            reads: those to read its backlogs.
+        """
+        times, seconds = report.times, report.times.total
+        searched = any(bid is not None for bid in report.bids)
+        tokens, outside = self.batch + nodes, times.after_target
+        self.costs.observe(tokens, self._context, self.batch, times.target, outside)
+        if searched:
+            search = times.draft if report.search is None or not forwards else report.search
+            drafting = times.draft - search
+            levels = {source: own + reads[source] for source, own in forwards.items()}
+            # A step that mostly reads prompts says little of levels.
+            known = drafting > 0.0 and sum(reads.values()) <= sum(forwards.values())
+            self.costs.searched(self.batch, search, drafting, levels if known else {})
+            seconds += self._owed(report.bids, drafting, sum(levels.values()))
+        self.costs.compare(self.batch, searched, committed, seconds / self._plain)
 
     def _seconds(self, nodes: int) -> float:
         """Seconds of a step without drafting, by the drafted nodes of all trees."""

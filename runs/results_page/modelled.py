@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from .markdown import Tables, number, table
+from .markdown import Tables, number, percent, table
 from .stored import Run
 
 
@@ -25,6 +25,11 @@ def auto_modelled(run: Run) -> Iterable[str]:
                 cells.append(f"{number(speed[autos[0]])} (`{best}` {number(speed[best])})")
             rows.append([gpu, shape, *cells])
     title = f"temperature {temperature:g}" if temperature else "greedy"
+    share = percent(settings["repeated_8grams"])
+    yield (
+        f"{title[0].upper()}{title[1:]}, {settings['prompts']} prompts, {share} of their 8-grams "
+        "repeated:"
+    )
     yield table([f"GPU, {title}", "shape", *(f"batch {each}" for each in batches)], rows)
 
 

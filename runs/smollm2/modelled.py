@@ -21,6 +21,7 @@ import click
 from draftwood.files import write_json
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.file import read
+from runs.smollm2.recorded import repeated
 
 KEPT = ("speedup", "mean_acceptance_length", "drafted_per_step")
 
@@ -88,6 +89,7 @@ def main() -> None:
             },
             "max_new_tokens": recording.settings.max_new_tokens,
             "prompts": len(recording.prompts),
+            "repeated_8grams": repeated(recording),
             "context": int(options.context),
         },
         sets=[],

@@ -6,10 +6,17 @@ from pathlib import Path
 from draftwood import models
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
+from draftwood.lab.loops import pooled, repeats
 from draftwood.lab.replay.file import digest, read
 from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.recording import Recording
 from draftwood.runner.attach import attach
+
+
+def repeated(recording: Recording) -> float:
+    """The share of the answers' token 8-grams that occurred earlier in the same answer."""
+    texts = (text for prompt in recording.prompts for text in prompt.texts)
+    return pooled(repeats(text.tokens) for text in texts).share
 
 
 def recorded(

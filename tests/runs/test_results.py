@@ -556,9 +556,10 @@ def test_modelled_speeds_stand_apart() -> None:
 
     methods = {"ar": at(1.0), "auto:layout=ranked": at(2.0), "goose": at(1.5), "pld": at(1.2)}
     found = {"h100": {"8b": methods}}
-    facts = origin(settings={"temperature": 0.7})
+    facts = origin(settings={"temperature": 0.7, "prompts": 16, "repeated_8grams": 0.25})
     run = stored({"provenance": facts, "modelled": found}, "smollm2/modelled.sh sampled")
     text = page({"smollm2_modelled_sampled": run})
+    assert "Temperature 0.7, 16 prompts, 25.0 % of their 8-grams repeated:" in text
     assert "| GPU, temperature 0.7 | shape | batch 1 | batch 64 |" in text
     assert "| h100 | 8b | 2.00 (`goose` 1.50) | 1.00 (`goose` 0.75) |" in text
     own = run_page("smollm2_modelled_sampled", run)

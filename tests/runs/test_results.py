@@ -559,7 +559,7 @@ def test_modelled_speeds_stand_apart() -> None:
     facts = origin(settings={"temperature": 0.7, "prompts": 16, "repeated_8grams": 0.25})
     run = stored({"provenance": facts, "modelled": found}, "smollm2/modelled.sh sampled")
     text = page({"smollm2_modelled_sampled": run})
-    assert "Temperature 0.7, 16 prompts, 25.0 % of their 8-grams repeated:" in text
+    assert "Temperature 0.7, 16 prompts, **25.0 %** of their 8-grams repeated:" in text
     assert "| GPU, temperature 0.7 | shape | batch 1 | batch 64 |" in text
     assert "| h100 | 8b | 2.00 (`goose` 1.50) | 1.00 (`goose` 0.75) |" in text
     own = run_page("smollm2_modelled_sampled", run)

@@ -10,7 +10,6 @@ import click
 
 from draftwood.cli._options import PATH, ModelOptions, checked_device, progress
 from draftwood.cli._replay_flags import Output, output_options
-from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
 from draftwood.lab.replay.pricing import assumed_costs
 from draftwood.methods import method, spellings
@@ -163,14 +162,6 @@ def load_recorded(options: ModelOptions, recording: Recording, costs: StepCosts)
     Raises:
         DraftwoodError: it cannot be loaded, or has other weights.
     """
-    from draftwood.lab.replay.file import digest
-    from draftwood.lab.replay.hosts import PricedHost
-    from draftwood.runner.attach import attach
+    from draftwood.lab.replay.hosts import recorded_host
 
-    loaded = options.load()
-    if digest(loaded.model) != recording.model.digest:
-        raise DraftwoodError(
-            f"{options.name!r} has other weights than the recorded {recording.model.name!r}: "
-            "give the recorded model"
-        )
-    return PricedHost(attach(loaded.model), loaded.tokenizer, costs)
+    return recorded_host(options.load(), options.name, [recording], costs)

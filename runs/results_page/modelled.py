@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from .markdown import Tables, number, table
-from .speed import loops
+from .speed import marked
 from .stored import Run
 
 
@@ -26,7 +26,7 @@ def auto_modelled(run: Run) -> Iterable[str]:
                 cells.append(f"{number(speed[autos[0]])} (`{best}` {number(speed[best])})")
             rows.append([gpu, shape, *cells])
     title = f"temperature {temperature:g}" if temperature else "greedy"
-    share = loops({"repeated_8grams": {"value": settings["repeated_8grams"]}})
+    share = marked(settings["repeated_8grams"])
     yield (
         f"{title[0].upper()}{title[1:]}, {settings['prompts']} prompts, {share} of their 8-grams "
         "repeated:"

@@ -79,7 +79,11 @@ def speed(runs: Runs) -> Iterable[str]:
 
 def loops(plain: Mapping[str, Any]) -> str:
     """The share of repeated 8-grams of plain decoding, in bold from ``LOOPS`` on."""
-    share = plain["repeated_8grams"]["value"]
+    return marked(plain["repeated_8grams"]["value"])
+
+
+def marked(share: float | None) -> str:
+    """A share of repeated 8-grams, in bold from ``LOOPS`` on."""
     shown = percent(share)
     return f"**{shown}**" if share is not None and share >= LOOPS else shown
 

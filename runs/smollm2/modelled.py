@@ -21,7 +21,7 @@ import click
 from draftwood.files import write_json
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.file import read
-from runs.smollm2.recorded import repeated
+from runs.smollm2.recorded import facts, repeated
 
 KEPT = ("speedup", "mean_acceptance_length", "drafted_per_step")
 
@@ -80,9 +80,8 @@ def main() -> None:
             own = [*words, "--gpu", gpu, "--shape", shape]
             found.setdefault(gpu, {})[shape] = once(options.recording, own, kept)
     recording = read(options.recording)
-    facts = recording.model
     origin = provenance(
-        model={"name": facts.name, "dtype": facts.dtype, "digest": facts.digest},
+        model=facts(recording),
         settings={
             **{
                 name: getattr(recording.settings, name) for name in ("temperature", "top_p", "chat")

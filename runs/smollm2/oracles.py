@@ -46,7 +46,7 @@ from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
 from draftwood.protocols import Bid, Growth
 from draftwood.tree import ROOT
-from runs.smollm2.recorded import recorded
+from runs.smollm2.recorded import facts, recorded
 
 LONGEST = 64
 """Nodes of a draft that is always right, at most."""
@@ -211,9 +211,8 @@ def main() -> None:
                 by_batch[str(load.batch)] = limits(recording, one, costs, load, live, title)
         finally:
             write(path, recording)
-    facts = recordings[0].model
     origin = provenance(
-        model={"name": facts.name, "dtype": facts.dtype, "digest": facts.digest},
+        model=facts(recordings[0]),
         settings={
             "method": options.method,
             "costs": costs.to_json(),

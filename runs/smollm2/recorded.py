@@ -5,12 +5,16 @@ from pathlib import Path
 
 from draftwood import models
 from draftwood.costs.curve import StepCosts
-from draftwood.errors import DraftwoodError
 from draftwood.lab.loops import pooled, repeats
-from draftwood.lab.replay.file import digest, read
-from draftwood.lab.replay.hosts import PricedHost
+from draftwood.lab.replay.file import read
+from draftwood.lab.replay.hosts import PricedHost, recorded_host
 from draftwood.lab.replay.recording import Recording
-from draftwood.runner.attach import attach
+
+
+def facts(recording: Recording) -> dict[str, str]:
+    """The recorded model, for the provenance of a result."""
+    model = recording.model
+    return {"name": model.name, "dtype": model.dtype, "digest": model.digest}
 
 
 def repeated(recording: Recording) -> float:
@@ -29,11 +33,4 @@ def recorded(
     """
     recordings = [read(path) for path in paths]
     loaded = models.load(model, dtype=recordings[0].model.dtype, device="cpu")
-    found = digest(loaded.model)
-    for path, recording in zip(paths, recordings, strict=True):
-        if recording.model.digest != found:
-            raise DraftwoodError(
-                f"{path} was recorded of other weights than {model} in "
-                f"{recordings[0].model.dtype}: give the recorded model, and recordings of one dtype"
-            )
-    return recordings, PricedHost(attach(loaded.model), loaded.tokenizer, costs)
+    return recordings, recorded_host(loaded, model, recordings, costs)

@@ -39,7 +39,7 @@ from draftwood.lab.replay.substitute import ReplayMethod, replay_method
 from draftwood.methods import method
 from draftwood.methods.equip import equipped
 from draftwood.protocols.recipe import DRAFT
-from runs.smollm2.recorded import recorded
+from runs.smollm2.recorded import facts, recorded
 
 AUTOS = ("auto{head}:layout=ranked", "auto:shipped=table:neural=")
 RIVALS = (
@@ -159,9 +159,8 @@ def main() -> None:
                 by_costs[name] = ratios(recording, each, loads, live, options.head, title)
         finally:
             write(path, recording)
-    facts = recordings[0].model
     origin = provenance(
-        model={"name": facts.name, "dtype": facts.dtype, "digest": facts.digest},
+        model=facts(recordings[0]),
         settings={
             "head": options.head,
             "costs": {name: each.to_json() for name, each in costs.items()},

@@ -35,7 +35,7 @@ from draftwood.lab.replay.replayer import Replayer
 from draftwood.lab.replay.substitute import ReplayMethod, replay_method
 from draftwood.methods import method
 from draftwood.methods.equip import equipped
-from runs.smollm2.recorded import recorded
+from runs.smollm2.recorded import facts, recorded
 from runs.smollm2.rivals import compared, seconds, step_costs
 
 FREE = Path(__file__).parents[1] / "free_nodes.json"
@@ -149,9 +149,8 @@ def main() -> None:
             }
         finally:
             write(path, recording)
-    facts = recordings[0].model
     origin = provenance(
-        model={"name": facts.name, "dtype": facts.dtype, "digest": facts.digest},
+        model=facts(recordings[0]),
         settings={
             "head": options.head,
             "costs": {name: each.to_json() for name, each in costs.items()},

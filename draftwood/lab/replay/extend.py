@@ -209,8 +209,6 @@ class RecordingDrafter(ReplayDrafter):
         super().__init__(name, prompt, recording)
         self._spec = spec
         self._target = target
-        # Forwards of the model and of the log before the step; None: the model was not asked.
-        self._counted: tuple[int, int] | None = None
         self._all = True  # whether the model has answered all queries of the step
 
     def build(self, host: Host) -> Drafter:
@@ -239,12 +237,12 @@ class RecordingDrafter(ReplayDrafter):
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Start a request."""
         super().begin(slot, prefill)
-        self._next_step()
+        self._all = True
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """Move the root past the committed tokens."""
         super().observe(slot, outcome)
-        self._next_step()
+        self._all = True
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """Recorded answers; those that are missing are the model's, of ``LEAST_WIDTH`` or more.
@@ -257,29 +255,21 @@ class RecordingDrafter(ReplayDrafter):
             self._all = False
         except MissingRowError:
             wide = [replace(query, k=_width(query), exclude=()) for query in queries]
-            self._counted = self._counted or (self.drafter.forwards, self.log.forwards)
+            made, counted = self.drafter.forwards, self.log.forwards
             answers = self.drafter.expand([self._target.reach(slot) for slot in slots], wide)
             for slot, query, answer in zip(slots, wide, answers, strict=True):
                 self._learn(slot, query, answer)
             found = super().expand(slots, queries)
-            if self._all:
-                self._compare(slots, queries)
+            made, counted = self.drafter.forwards - made, self.log.forwards - counted
+            if self._all and made != counted:
+                # What was answered is not to be read by another replay.
+                for slot, query in zip(slots, queries, strict=True):
+                    del self._slots[slot].text.drafts[draft_name(self._name, query.temperature)]
+                raise DraftwoodError(
+                    f"drafter {self._name} made {made} forwards in a step where a replay counts "
+                    f"{counted}: run this method live"
+                ) from None
         return found
-
-    def _next_step(self) -> None:
-        self._counted, self._all = None, True
-
-    def _compare(self, slots: Sequence[int], queries: Sequence[Expand]) -> None:
-        """Refuse a model that makes other forwards than the log counts, and forget its answers."""
-        before = self._counted or (0, 0)
-        made, counted = self.drafter.forwards - before[0], self.log.forwards - before[1]
-        if made != counted:
-            for slot, query in zip(slots, queries, strict=True):
-                del self._slots[slot].text.drafts[draft_name(self._name, query.temperature)]
-            raise DraftwoodError(
-                f"drafter {self._name} made {made} forwards in a step where a replay counts "
-                f"{counted}: run this method live"
-            )
 
     def _learn(self, slot: int, query: Expand, answer: Candidates) -> None:
         """Record the model's answer to a query without excluded tokens.

@@ -1,6 +1,6 @@
 """A host with a model and given step costs."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from typing import Any, TypeVar, cast
 
@@ -10,7 +10,12 @@ from draftwood.costs.curve import StepCosts
 from draftwood.costs.fixed import priced
 from draftwood.engine.host import ModelHost
 from draftwood.engine.model_free_host import kept
+from draftwood.errors import DraftwoodError
+from draftwood.lab.replay.file import digest
+from draftwood.lab.replay.recording import Recording
+from draftwood.models import Loaded
 from draftwood.protocols import Learnt, Target
+from draftwood.runner.attach import attach
 
 T = TypeVar("T")
 
@@ -49,3 +54,27 @@ class PricedHost(ModelHost):
             return kept(self._learnt, key, make)
         found = priced(key, self._costs)
         return super().share(key, make) if found is None else cast(T, found)
+
+
+def recorded_host(
+    loaded: Loaded, name: str, recordings: Sequence[Recording], costs: StepCosts
+) -> PricedHost:
+    """A host with the model of some recordings, which is attached.
+
+    Args:
+        loaded: the model.
+        name: that it was loaded by.
+        recordings: of this model.
+        costs: step costs.
+
+    Raises:
+        DraftwoodError: it has other weights than a recording's.
+    """
+    found = digest(loaded.model)
+    for recording in recordings:
+        if recording.model.digest != found:
+            raise DraftwoodError(
+                f"{name!r} has other weights than the recorded {recording.model.name!r}: "
+                "give the recorded model"
+            )
+    return PricedHost(attach(loaded.model), loaded.tokenizer, costs)

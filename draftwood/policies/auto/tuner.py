@@ -18,9 +18,9 @@ shrinking batch nor a machine that slows down as a whole moves it. Draft forward
 that, level by level (:mod:`draftwood.policies.auto.levels`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from types import MappingProxyType
 
 from draftwood.costs.decayed_ratio import DecayedRatio
@@ -304,8 +304,9 @@ class AutoTuner(Tuner):
                     self._drafter_gains[name][source].forget(_FORGOTTEN)
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             self._net_gain.add(net, 1.0, self.batch)
-        reads = {source: self._read(source, bids) for source in asked}
-        expected = self._newest = self._seconds(nodes) + drafting + sum(reads.values())
+        reads = {source: self._reads(source, bids) for source in asked}
+        reading = sum(seconds for each in reads.values() for seconds, _ in each)
+        expected = self._newest = self._seconds(nodes) + drafting + reading
         if searched:
             expected += self.costs.search(self.batch)
         committed = sum(len(outcome.committed) for outcome in outcomes)
@@ -320,7 +321,7 @@ class AutoTuner(Tuner):
         nodes: int,
         committed: int,
         forwards: Mapping[str, float],
-        reads: Mapping[str, float],
+        reads: Mapping[str, Sequence[tuple[float, float]]],
     ) -> None:
         """Have the costs learn from a step.
 
@@ -329,7 +330,7 @@ class AutoTuner(Tuner):
             nodes: drafted, of all trees.
             committed: tokens.
             forwards: expected seconds of the draft levels of each drafter that was asked.
-            reads: those to read its backlogs.
+            reads: what it has read, see :meth:`_reads`.
         """
         times, seconds = report.times, report.times.total
         searched = any(bid is not None for bid in report.bids)
@@ -338,23 +339,25 @@ class AutoTuner(Tuner):
         if searched:
             search = times.draft if report.search is None or not forwards else report.search
             drafting = times.draft - search
-            levels = {source: own + reads[source] for source, own in forwards.items()}
+            levels = {s: own + sum(read for read, _ in reads[s]) for s, own in forwards.items()}
+            expected, own = sum(levels.values()), sum(forwards.values())
             # A step that mostly reads prompts says little of levels.
-            known = drafting > 0.0 and sum(reads.values()) <= sum(forwards.values())
+            known = drafting > 0.0 and expected <= 2.0 * own
             self.costs.searched(self.batch, search, drafting, levels if known else {})
-            seconds += self._owed(report.bids, drafting, sum(levels.values()))
+            scale = min(1.0, drafting / expected) if expected > 0.0 else 0.0
+            seconds += self._owed(chain.from_iterable(reads.values()), scale)
         self.costs.compare(self.batch, searched, committed, seconds / self._plain)
 
     def _seconds(self, nodes: int) -> float:
         """Seconds of a step without drafting, by the drafted nodes of all trees."""
         return self._now.step(self.batch + nodes, self._context, self.batch)
 
-    def _read(self, source: str, bids: Sequence[Bid | None]) -> float:
-        """Seconds to read the backlogs that a drafter has read in this step."""
-        return sum(seconds for seconds, _ in self._readings(source, bids))
+    def _reads(self, source: str, bids: Sequence[Bid | None]) -> list[tuple[float, float]]:
+        """What a drafter has read in this step.
 
-    def _readings(self, source: str, bids: Sequence[Bid | None]) -> list[tuple[float, float]]:
-        """Of each request that a drafter was asked about, these seconds and the steps that gain."""
+        Of each request that it was asked about, the expected seconds to read the backlog, and the
+        steps that gain from it.
+        """
         found = []
         for bid, load in zip(bids, self._loads, strict=True):
             if bid and source in bid.levels:
@@ -363,22 +366,19 @@ class AutoTuner(Tuner):
                 found.append((self._reading(source, read), _steps(load, backlog)))
         return found
 
-    def _owed(self, bids: Sequence[Bid | None], took: float, expected: float) -> float:
+    def _owed(self, reads: Iterable[tuple[float, float]], scale: float) -> float:
         """What a step owes for prompts read before, less what later ones will owe for its reading.
 
         Args:
-            bids: of the step.
-            took: seconds of its draft levels,
-            expected: and those that they were expected to take.
+            reads: of the step, see :meth:`_reads`.
+            scale: of their expected seconds, to those that they took at most.
         """
         owed = self._unpaid.take()
-        scale = min(1.0, took / expected) if expected > 0.0 else 0.0
-        for source in self._neural:
-            for seconds, steps in self._readings(source, bids):
-                later = scale * seconds * (1.0 - 1.0 / steps)
-                if later > 0.0:
-                    self._unpaid.add(later, steps)
-                    owed -= later
+        for seconds, steps in reads:
+            later = scale * seconds * (1.0 - 1.0 / steps)
+            if later > 0.0:
+                self._unpaid.add(later, steps)
+                owed -= later
         return owed
 
     def _draft_seconds(self, source: str, bids: Sequence[Bid]) -> float:

@@ -26,11 +26,7 @@ def auto_modelled(run: Run) -> Iterable[str]:
                 cells.append(f"{number(speed[autos[0]])} (`{best}` {number(speed[best])})")
             rows.append([gpu, shape, *cells])
     title = f"temperature {temperature:g}" if temperature else "greedy"
-    share = marked(settings["repeated_8grams"])
-    yield (
-        f"{title[0].upper()}{title[1:]}, {settings['prompts']} prompts, {share} of their 8-grams "
-        "repeated:"
-    )
+    yield f"{title[0].upper()}{title[1:]}, {_extent(settings)}:"
     yield table([f"GPU, {title}", "shape", *(f"batch {each}" for each in batches)], rows)
 
 
@@ -53,8 +49,27 @@ def modelled(run: Run) -> Iterable[str]:
     yield table(["GPU", "shape", "method", *(f"batch {each}" for each in batches)], rows)
 
 
+def _extent(answers: Mapping[str, Any]) -> str:
+    """How many prompts were answered, and what share of the answers' 8-grams repeats."""
+    share = marked(answers["repeated_8grams"])
+    return f"{answers['prompts']} prompts, {share} of their 8-grams repeated"
+
+
+def _short(recording: str) -> str:
+    """What a recording's answers are called in a table."""
+    return recording.removeprefix("modelled_")
+
+
+def _extents(run: Run) -> str:
+    """The answers that are replayed in a run, in the words of :func:`_extent`."""
+    answers = run["provenance"]["settings"]["answers"]
+    found = (f"{_short(recording)}: {_extent(each)}" for recording, each in answers.items())
+    return f"Answers: {'; '.join(found)}."
+
+
 def oracles(run: Run) -> Iterable[str]:
     """Expected speed-up of ``auto`` over plain decoding with one part of it made perfect."""
+    yield _extents(run)
     rows = []
     parts: list[str] = []
     for recording, by_batch in run["oracles"].items():
@@ -65,7 +80,7 @@ def oracles(run: Run) -> Iterable[str]:
                 f"{number(each['drafted_per_step'])} nodes)"
                 for each in found.values()
             )
-            rows.append([recording.removeprefix("modelled_"), batch, *figures])
+            rows.append([_short(recording), batch, *figures])
     names = (part if part != "auto" else "nothing" for part in parts)
     yield table(["perfect", "batch", *names], rows)
 
@@ -75,6 +90,7 @@ def rivals(run: Run) -> Iterable[str]:
 
     Behind it the set of the lowest lower end of a 95 % interval, and this end.
     """
+    yield _extents(run)
     rows = []
     batches: list[str] = []
     for recording, by_costs in run["rivals"].items():
@@ -83,8 +99,8 @@ def rivals(run: Run) -> Iterable[str]:
                 for auto, by_batch in by_auto.items():
                     batches = list(by_batch)
                     cells = (_with_lowest(by_batch[batch]) for batch in batches)
-                    name = recording.removeprefix("modelled_")
-                    rows.append([name, costs, f"`{rival}`", f"`{auto}`", *cells])
+                    row = [_short(recording), costs, f"`{rival}`", f"`{auto}`", *cells]
+                    rows.append(row)
     header = ["answers", "step costs", "rival", "`auto`", *(f"batch {each}" for each in batches)]
     yield table(header, rows)
 
@@ -100,6 +116,7 @@ def _with_lowest(found: Mapping[str, Any]) -> str:
 
 def sources(study: str, run: Run) -> Iterable[str]:
     """Accepted tokens a step by nodes, and tokens per second over those of the first method."""
+    yield _extents(run)
     rows = []
     sizes: list[str] = []
     places: list[tuple[str, str]] = []
@@ -109,8 +126,8 @@ def sources(study: str, run: Run) -> Iterable[str]:
             places = [(place, batch) for place, by in each["speed"].items() for batch in by]
             lengths = (_mean(each["tokens_a_step"][size]) for size in sizes)
             speeds = (_with_lowest(each["speed"][place][batch]) for place, batch in places)
-            answers = recording.removeprefix("modelled_")
-            rows.append([answers, name, f"`{each['method']}`", *map(number, lengths), *speeds])
+            row = [_short(recording), name, f"`{each['method']}`", *map(number, lengths), *speeds]
+            rows.append(row)
     header = ["answers", "sources", "method", *(f"τ at {size}" for size in sizes)]
     yield table([*header, *(f"{place}, batch {batch}" for place, batch in places)], rows)
 

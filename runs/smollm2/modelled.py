@@ -21,7 +21,7 @@ import click
 from draftwood.files import write_json
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.file import read
-from runs.smollm2.recorded import facts, repeated
+from runs.smollm2.recorded import answers, facts
 
 KEPT = ("speedup", "mean_acceptance_length", "drafted_per_step")
 
@@ -82,15 +82,7 @@ def main() -> None:
     recording = read(options.recording)
     origin = provenance(
         model=facts(recording),
-        settings={
-            **{
-                name: getattr(recording.settings, name) for name in ("temperature", "top_p", "chat")
-            },
-            "max_new_tokens": recording.settings.max_new_tokens,
-            "prompts": len(recording.prompts),
-            "repeated_8grams": repeated(recording),
-            "context": int(options.context),
-        },
+        settings={**answers(recording), "context": int(options.context)},
         sets=[],
     )
     click.echo(json.dumps({"provenance": origin, "modelled": found}, indent=1))

@@ -46,7 +46,7 @@ from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
 from draftwood.protocols import Bid, Growth
 from draftwood.tree import ROOT
-from runs.smollm2.recorded import facts, recorded
+from runs.smollm2.recorded import answers_by_name, facts, recorded
 
 LONGEST = 64
 """Nodes of a draft that is always right, at most."""
@@ -214,6 +214,7 @@ def main() -> None:
     origin = provenance(
         model=facts(recordings[0]),
         settings={
+            "answers": answers_by_name(options.recordings, recordings),
             "method": options.method,
             "costs": costs.to_json(),
             "context": options.context,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from draftwood import models
 from draftwood.costs.curve import StepCosts
@@ -17,10 +18,29 @@ def facts(recording: Recording) -> dict[str, str]:
     return {"name": model.name, "dtype": model.dtype, "digest": model.digest}
 
 
-def repeated(recording: Recording) -> float:
-    """The share of the answers' token 8-grams that occurred earlier in the same answer."""
+def answers(recording: Recording) -> dict[str, Any]:
+    """What was recorded, for the provenance of a result.
+
+    ``repeated_8grams`` is the share of the answers' token 8-grams that occurred earlier in the same
+    answer.
+    """
+    settings = recording.settings
     texts = (text for prompt in recording.prompts for text in prompt.texts)
-    return pooled(repeats(text.tokens) for text in texts).share
+    return {
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "chat": settings.chat,
+        "max_new_tokens": settings.max_new_tokens,
+        "prompts": len(recording.prompts),
+        "repeated_8grams": pooled(repeats(text.tokens) for text in texts).share,
+    }
+
+
+def answers_by_name(
+    paths: Sequence[Path], recordings: Sequence[Recording]
+) -> dict[str, dict[str, Any]]:
+    """What was recorded in each file, by the file's name without its ending."""
+    return {path.stem: answers(each) for path, each in zip(paths, recordings, strict=True)}
 
 
 def recorded(

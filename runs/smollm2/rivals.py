@@ -39,7 +39,7 @@ from draftwood.lab.replay.substitute import ReplayMethod, replay_method
 from draftwood.methods import method
 from draftwood.methods.equip import equipped
 from draftwood.protocols.recipe import DRAFT
-from runs.smollm2.recorded import facts, recorded
+from runs.smollm2.recorded import answers_by_name, facts, recorded
 
 AUTOS = ("auto{head}:layout=ranked", "auto:shipped=table:neural=")
 RIVALS = (
@@ -162,6 +162,7 @@ def main() -> None:
     origin = provenance(
         model=facts(recordings[0]),
         settings={
+            "answers": answers_by_name(options.recordings, recordings),
             "head": options.head,
             "costs": {name: each.to_json() for name, each in costs.items()},
             "context": options.context,

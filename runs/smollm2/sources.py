@@ -35,7 +35,7 @@ from draftwood.lab.replay.replayer import Replayer
 from draftwood.lab.replay.substitute import ReplayMethod, replay_method
 from draftwood.methods import method
 from draftwood.methods.equip import equipped
-from runs.smollm2.recorded import facts, recorded
+from runs.smollm2.recorded import answers_by_name, facts, recorded
 from runs.smollm2.rivals import compared, seconds, step_costs
 
 FREE = Path(__file__).parents[1] / "free_nodes.json"
@@ -152,6 +152,7 @@ def main() -> None:
     origin = provenance(
         model=facts(recordings[0]),
         settings={
+            "answers": answers_by_name(options.recordings, recordings),
             "head": options.head,
             "costs": {name: each.to_json() for name, each in costs.items()},
             "context": options.context,

@@ -420,10 +420,10 @@ COSTS: dict[str, dict[str, Any]] = {
 
 
 def test_costs_have_tables() -> None:
+    answered = {"prompts": 16, "repeated_8grams": 0.25}
+    settings = {"vocabulary": 150_000, "answers": {"modelled_greedy": answered}}
     runs = {
-        name: stored(
-            {"provenance": origin(settings={"vocabulary": 150_000}), **found}, "costs.sh step"
-        )
+        name: stored({"provenance": origin(settings=settings), **found}, "costs.sh step")
         for name, found in COSTS.items()
     }
     text = page(runs)
@@ -451,6 +451,9 @@ def test_costs_have_tables() -> None:
     found = "| greedy | own costs | `ngram-trie` | `auto` | 1.25 (gsm8k 0.95) | 1.50 |"
     assert found in own["rivals"]
     assert found in page({"smollm2_rivals": runs["rivals"]})
+    for replay in ("oracles", "rivals", "left_out", "shapes"):
+        shown = "Answers: greedy: 16 prompts, **25.0 %** of their 8-grams repeated."
+        assert shown in own[replay]
     found = "| greedy | all | `auto` | 2.50 | 0.90 (mbpp 0.80) |"
     for study in ("left_out", "shapes"):
         assert found in own[study]

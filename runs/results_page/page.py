@@ -9,11 +9,12 @@ from .costs import STEP_COSTS, by_nodes, recipes
 from .equality import lossless
 from .markdown import table
 from .modelled import auto_modelled, oracles, rivals, sources
-from .paper_tables import FURTHER, expansion, traversal
+from .paper_tables import FURTHER, traversal
 from .papers import CLAIMS, claims
 from .run_page import run_page
 from .speed import by_set, losses, speed
 from .stored import Runs, command, commit, date, embedded, inflated, leading, link
+from .talon import expansion
 
 
 @dataclass(frozen=True)

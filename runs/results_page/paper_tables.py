@@ -6,73 +6,9 @@ from typing import Any
 
 from .goose_theory import theory
 from .markdown import number, percent, table
-from .papers import HEAD, SPEED, TAU, verdict
+from .papers import TAU, verdict
 from .stored import Run, Runs, both, described, link
-
-
-def by_task(runs: Runs) -> Iterable[str]:
-    """TALON over EAGLE-3's tree at equal budgets, by task of Spec-Bench."""
-    for run in ("draft_tau_t0", "draft_tau_t1"):
-        for name, found in both(runs, run):
-            methods = found["methods"]
-            ours, theirs = (methods.get(m, {}).get("by_task", {}) for m in (HEAD, "eagle3"))
-            rows = [
-                [
-                    task,
-                    str(ours[task]["prompts"]),
-                    *(_ratio(ours[task], theirs[task], metric) for metric in (TAU, SPEED)),
-                ]
-                for task in ours
-                if task in theirs
-            ]
-            if rows:
-                header = [
-                    f"`{HEAD}` over `eagle3`, {described(found)}",
-                    "prompts",
-                    "τ",
-                    "tok/s",
-                ]
-                yield table(header, rows) + f"\n\n{link(name)}"
-
-
-def _ratio(ours: dict[str, Any], theirs: dict[str, Any], metric: str) -> str:
-    found = [
-        each.get(metric, {}).get("value", each.get(metric, {}).get("median"))
-        for each in (ours, theirs)
-    ]
-    return number(found[0] / found[1]) if all(found) else "-"
-
-
-EXPANSION = (1.18, 1.44)
-"""Time of EAGLE-3's expansion of a level over TALON's (TALON's Figure 15)."""
-
-PUBLISHED = ("0.7", "1.35", "5.0")
-"""Exponents of q in that figure."""
-
-
-def expansion(runs: Runs) -> Iterable[str]:
-    """Time of one level of ten nodes outside of the model, EAGLE-3's over TALON's."""
-    rows = []
-    for threads, exponents in runs.get("level_cost", {}).get("milliseconds_by_threads", {}).items():
-        for exponent, methods in exponents.items():
-            levels = (methods.get(m, {}).get("full_level", {}) for m in ("eagle3", "talon"))
-            theirs, ours = (each.get("all") for each in levels)
-            ratio = theirs / ours if theirs and ours else None
-            judged = verdict(ratio, *EXPANSION) if exponent in PUBLISHED else "-"
-            rows.append(
-                [threads, exponent, number(theirs, 3), number(ours, 3), number(ratio), judged]
-            )
-    if rows:
-        header = ["threads", "exponent of q", "`eagle3`, ms", "`talon`, ms", "ratio"]
-        vocabulary = runs["level_cost"]["provenance"]["settings"]["vocabulary"]
-        yield (
-            "Expansion of one level of ten nodes outside of the model, for a vocabulary of "
-            f"{vocabulary:,} (TALON's Figure 15: 1.18 to 1.44 on a GPU, for 32,000 to 152,000); - "
-            "where no level of a tree had ten nodes:\n\n"
-            + table([*header, "verdict"], rows)
-            + f"\n\n{link('level_cost')}"
-        )
-
+from .talon import talon
 
 GAIN = (0.022, 0.057)
 """Traversal Verification's gain over token-level rejection (the paper's Tables 2 to 4)."""
@@ -190,6 +126,6 @@ def _tau(methods: dict[str, Any], name: str) -> str:
 FURTHER: dict[str, Callable[[Runs], Iterable[str]]] = {
     "GOOSE": theory,
     "DynaTree": dynatree,
-    "TALON": by_task,
+    "TALON": talon,
 }
 """What follows a paper's claims."""

@@ -233,20 +233,6 @@ def test_claims_of_the_papers_stand_beside_our_ratios() -> None:
     assert "runs/paper_goose.sh" not in text
 
 
-def test_talon_stands_beside_eagle3_by_task() -> None:
-    head = {"ar": timed(1, 1), "eagle3": committing(timed(20, 20), 4)}
-    head["talon:drafter=eagle3"] = committing(timed(22, 22), 3)
-    for rows in head.values():
-        rows[1] = replace(rows[1], task="rag")
-    run = stored(bench(head))
-    text = page({"smollm2_draft_tau_t0": run})
-    task = head["ar"][0].task
-    assert "| `talon:drafter=eagle3` over `eagle3`, embedded" in text
-    assert f"| {task} | 1 | 0.75 | 1.10 |\n| rag | 1 | 0.75 | 1.10 |" in text
-    del run["methods"]["talon:drafter=eagle3"]
-    assert "| rag |" not in page({"smollm2_draft_tau_t0": run})
-
-
 def test_dynatree_is_shown_by_the_most_nodes_of_a_tree_and_for_long_answers() -> None:
     methods = {"ar": timed(1, 1, looping=1)}
     for most in BUDGETS:

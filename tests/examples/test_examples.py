@@ -50,6 +50,8 @@ OTHERS = {
     "serving_client.py",
     "tensor_parallel.py",
     "trl_grpo.py",
+    "verl_backend.py",
+    "verl_rollouts.py",
 }
 """Scripts that have a test of their own below."""
 NOT_RUN = {"ray_serve.py", "kubernetes.yaml"}
@@ -239,6 +241,31 @@ def test_trl_trains_with_rollouts_through_draftwood(ran: Ran) -> None:
     pytest.importorskip("trl")
     out = ran("trl_grpo.py")
     assert "same tokens: True" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("follows", [True, False])
+def test_verl_rolls_out_through_draftwood(*, follows: bool, tmp_path: Path) -> None:
+    """In a process of its own, which starts Ray; with an adapter that sends nothing, too."""
+    for needed in ("verl", "ray", "hydra"):
+        pytest.importorskip(needed)
+    text = (EXAMPLES / "verl_backend.py").read_text()
+    sends = "await server.update_weights.remote(part)"
+    assert text.count(sends) == 2
+    (tmp_path / "verl_backend.py").write_text(text if follows else text.replace(sends, "pass"))
+    script = tmp_path / "verl_rollouts.py"
+    script.write_text((EXAMPLES / script.name).read_text())
+    done = subprocess.run(
+        [sys.executable, script],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(EXAMPLES.parent)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    same = re.findall(r"same tokens: (\w+)", done.stdout)
+    assert same == ["True", str(follows), str(follows)]
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def pack(
         if parameter is not None and type(parameter.data) is torch.Tensor
     )
     modules = [module for module in _candidates(model) if module not in plain]
-    moved = align(module.weight for module in modules)
+    moved = align(weight for weight in model.parameters() if _plain_on_cpu(weight))
     logger.debug("%.0f MB of weights moved to the beginning of cache lines", moved / 1e6)
     with torch.no_grad():
         choices = choose([(module.weight.detach(), module.bias) for module in modules])
@@ -85,11 +85,17 @@ def _candidates(model: nn.Module) -> Iterator[nn.Linear]:
 def _fits(weight: nn.Parameter | None) -> bool:
     return (
         weight is not None
-        and type(weight.data) is torch.Tensor
+        and _plain_on_cpu(weight)
         and weight.dtype in _DTYPES
+        and weight.shape[1] > 0
+    )
+
+
+def _plain_on_cpu(weight: nn.Parameter) -> bool:
+    return (
+        type(weight.data) is torch.Tensor
         and weight.device.type == "cpu"
         and weight.is_contiguous()
-        and weight.shape[1] > 0
         and not weight.is_inference()
     )
 

@@ -1,5 +1,6 @@
 """Weights within a cache line are moved, bit for bit, unless something else uses their memory."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,24 @@ def test_weights_that_share_memory_stay_together() -> None:
     assert align([weight, other]) == 0
     assert align([row]) == 0
     assert other.data_ptr() == weight.data_ptr()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of a process")
+def test_a_mapped_file_is_let_go(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    model = nn.Sequential(nn.Embedding(6, 8), nn.Linear(8, 6), nn.LayerNorm(6), nn.Linear(6, 3))
+
+    def mapped() -> bool:
+        return str(path) in Path("/proc/self/maps").read_text()
+
+    for padding in range(8):
+        save_file(model.state_dict(), path, {"padding": "x" * 8 * padding})
+        model.load_state_dict(load_file(path), assign=True)
+        if all(weight.data_ptr() % LINE for weight in model.parameters()):
+            break
+    assert mapped()
+    pack(model, lambda weights: [None] * len(weights))
+    assert not mapped()
 
 
 def test_the_weights_of_a_mapped_file_are_moved_before_they_are_packed(tmp_path: Path) -> None:

@@ -275,12 +275,12 @@ def test_bare_draftwood_prints_its_help() -> None:
     [
         (
             ["generate", "x", "--method", "sd"],
-            "sd drafts with a model, and no draft model was given",
+            "sd would draft with 'embedded-draft', which has another vocabulary",
         ),
-        (["generate", "x", "--method", "eagle3"], "no EAGLE-3 head was given"),
-        (["tree", "x", "--drafter", "model"], "no draft model was given"),
-        (["check-lossless", "sd"], "no draft model was given"),
-        (["sequoia", "OUT", "--prompts", "PROMPTS"], "no draft model was given"),
+        (["generate", "x", "--method", "eagle3"], "give --head PATH, of the EAGLE-3 head"),
+        (["tree", "x", "--drafter", "model"], "give --draft PATH, of the draft model"),
+        (["check-lossless", "sd"], "give --draft PATH, of the draft model"),
+        (["sequoia", "OUT", "--prompts", "PROMPTS"], "give --draft PATH, of the draft model"),
         (
             ["calibrate", "OUT", "--prompts", "PROMPTS", "--methods", "auto:drafter=model"],
             "give --draft",

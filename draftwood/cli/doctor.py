@@ -85,7 +85,7 @@ def _findings(model: ModelOptions, chosen: Method, max_new_tokens: int) -> Itera
     from draftwood.models import device_named
 
     device = device_named(model.device)
-    yield from machine_findings(device, model.threads, model.name)
+    yield from machine_findings(device, model.threads, _words(model.name, model.dtype))
     if not model.name:
         return
 
@@ -111,11 +111,16 @@ def _findings(model: ModelOptions, chosen: Method, max_new_tokens: int) -> Itera
     if runner is None:
         return
     yield room_finding(runner, free_memory(device), chosen.policy.budget + 1)
-    yield from _speeds(loaded, runner, chosen, max_new_tokens, parameters)
+    yield from _speeds(loaded, runner, chosen, max_new_tokens, parameters, model.dtype)
 
 
 def _speeds(
-    loaded: Loaded, runner: Runner, chosen: Method, max_new_tokens: int, parameters: int
+    loaded: Loaded,
+    runner: Runner,
+    chosen: Method,
+    max_new_tokens: int,
+    parameters: int,
+    dtype: str,
 ) -> Iterator[Finding]:
     import torch
 
@@ -126,7 +131,7 @@ def _speeds(
     from draftwood.lab.doctor.model import drafts_finding
     from draftwood.lab.doctor.speed import costs_finding, speed_finding, timed, tokens_finding
 
-    name = loaded.name
+    name = _words(loaded.name, dtype)
     host = ModelHost(runner, loaded.tokenizer)
     engine = Engine(runner, chosen, loaded.tokenizer, host=host)
     yield drafts_finding(engine, name)
@@ -136,6 +141,14 @@ def _speeds(
     yield speed_finding(found, chosen.name, name)
     yield tokens_finding(found, name, exact=runner.info.dtype == torch.float32)
     yield advice_finding(runner.info, parameters, name)
+
+
+def _words(name: str, dtype: str) -> str:
+    """The model as further commands name it, with the number format that was asked for.
+
+    float32 is left out: the command that tries bfloat16 would name both.
+    """
+    return f"{name} --dtype {dtype}" if name and dtype not in ("auto", "float32") else name
 
 
 def _requests(loaded: Loaded, max_new_tokens: int, context: int) -> list[Request]:

@@ -29,22 +29,24 @@ if TYPE_CHECKING:
 _EXAMPLES = """\b
 Examples:
   draftwood drafters
-  draftwood drafters --fit --model smollm2
-  draftwood drafters --fit --model BIG --draft SMALL
+  draftwood drafters --model smollm2
+  draftwood drafters --model BIG --draft SMALL
 """
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
-@click.option("--fit", is_flag=True, help="Load the model, and say which drafters fit it.")
+@click.option(
+    "--fit",
+    is_flag=True,
+    help="Load the model, and say which drafters fit it; implied by each option below.",
+)
 @draft_option
 @head_option
 @model_options
 def drafters(fit: bool, draft: str | None, head: str | None, model: ModelOptions) -> None:
     """List the drafters: what each proposes and needs, and which fit a model."""
     given = {name: value for name, value in (("draft", draft), ("head", head)) if value}
-    unused = written_options(click.get_current_context())
-    if unused and not fit:
-        raise DraftwoodError(f"{unused[0]} is for --fit, which loads the model: add --fit")
+    fit = fit or bool(written_options(click.get_current_context()))
     columns = ["drafter", "proposes", "needs", "evidence for auto"]
     if fit:
         columns.append(f"fits {model.name}")

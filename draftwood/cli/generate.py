@@ -178,7 +178,8 @@ def _number(value: float) -> float | None:
 def _line(method: Method, completion: Completion) -> str:
     tally = completion.tally
     return (
-        f"[{method.name}: {len(completion.tokens)} tokens, {tally.steps} target calls, "
+        f"[{method.name}: {len(completion.tokens)} tokens, {tally.steps} target "
+        f"call{'' if tally.steps == 1 else 's'}, "
         f"{tally.mean_acceptance_length:.2f} tokens per call, "
         f"{_rate(completion):.2f} tok/s, {completion.reason}]"
     )

@@ -45,8 +45,9 @@ def check_drafts(
             if flag is not None and not _shares_vocabulary(target, trust_remote_code):
                 noun = _NOUNS.get(flag, flag)
                 raise DraftwoodError(
-                    f"{text} drafts with a model, and no {noun} was given for {target}: "
-                    f"give --{flag} PATH (the embedded one has another vocabulary)"
+                    f"{text} would draft with {spec.model!r}, which has another vocabulary than "
+                    f"{target} and is for the embedded model alone: give --{flag} PATH, of the "
+                    f"{noun} to use"
                 )
 
 

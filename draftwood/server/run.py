@@ -46,7 +46,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
             found.close()
             raise
     except OSError as error:
-        raise DraftwoodError(f"cannot listen at {host}, port {port}: {reason(error)}") from error
+        raise DraftwoodError(
+            f"cannot listen at {host}, port {port}: {reason(error)} (--host and --port name "
+            "another place; port 0 is any that is free)"
+        ) from error
     return found
 
 
@@ -110,7 +113,10 @@ class Server(uvicorn.Server):
         """Whether to stop now; asked ten times a second."""
         thread = self._service.thread
         if self._signals and not thread.draining:
-            logger.warning("stopping when %d requests have ended", thread.held)
+            if thread.held:
+                logger.warning("stopping when %d requests have ended", thread.held)
+            else:
+                logger.info("stopping")
             thread.drain()
         if not counter % 10:
             for connection in self._late.found(self.server_state.connections):

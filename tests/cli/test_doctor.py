@@ -11,7 +11,7 @@ from draftwood.files import CACHE_VARIABLE
 from tests.factories.command_line import output_of, refused, run
 
 MACHINE = ["versions", "device", "threads", "kernels", "other load", "free memory", "cache"]
-MODEL = ["weights", "trees", "requests", "drafts", "step costs", "speed-up", "lossless", "faster"]
+MODEL = ["weights", "trees", "requests", "drafts", "step costs", "speed-up", "lossless", "further"]
 BRIEF = ("--max-new-tokens", "4")
 
 
@@ -37,7 +37,16 @@ def test_with_a_model_all_is_looked_at(checkpoint: str) -> None:
     assert found["trees"]["state"] == "ok"
     assert found["lossless"]["text"].startswith("4 of 4 answers")
     assert found["step costs"]["advice"][0]["command"] == f"draftwood tune --model {checkpoint}"
-    assert any("bfloat16" in each["command"] for each in found["faster"]["advice"])
+    assert any("bfloat16" in each["command"] for each in found["further"]["advice"])
+
+
+def test_commands_keep_the_number_format_that_was_asked_for(checkpoint: str) -> None:
+    found = findings(checkpoint, *BRIEF, "--dtype", "bfloat16")
+    command = f"draftwood tune --model {checkpoint} --dtype bfloat16"
+    assert found["step costs"]["advice"][0]["command"] == command
+    plain = findings(checkpoint, *BRIEF, "--dtype", "float32")
+    commands = [each["command"] for each in plain["further"]["advice"]]
+    assert f"draftwood doctor {checkpoint} --dtype bfloat16" in commands
 
 
 def test_advice_stands_below_its_finding(checkpoint: str) -> None:

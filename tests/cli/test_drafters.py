@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from draftwood.methods import registry
 from tests.factories.command_line import output_of, refused
 from tests.factories.small_tokenizers import byte_level
@@ -64,6 +62,8 @@ def test_what_is_shipped_for_the_model_is_used() -> None:
     assert "with --head" in found["eagle3"] or "which is shipped" in found["eagle3"]
 
 
-@pytest.mark.parametrize("option", ["--draft", "--head", "--model", "--threads"])
-def test_an_option_that_would_do_nothing_is_refused(option: str) -> None:
-    assert f"{option} is for --fit" in refused("drafters", option, "1")
+def test_an_option_of_a_model_asks_what_fits() -> None:
+    text = output_of("drafters", "--model", "embedded")
+    assert text == output_of("drafters", "--fit", "--model", "embedded")
+    assert "fits" not in output_of("drafters").splitlines()[0]
+    assert "none/of/it" in refused("drafters", "--model", "none/of/it")

@@ -97,6 +97,7 @@ def test_a_port_that_is_taken_is_refused(checkpoint: str) -> None:
         port = str(taken.getsockname()[1])
         message = refused("serve", checkpoint, "--port", port)
     assert f"cannot listen at 127.0.0.1, port {port}: Address already in use" in message
+    assert "port 0 is any that is free" in message
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def advice_finding(info: TargetInfo, parameters: int, model: str) -> Finding:
         model: its name, for commands.
     """
     found = tuple(_advice(info, parameters, model))
-    return Finding("faster", "what else may raise the speed", advice=found)
+    return Finding("further", "what else may raise the speed:", "note", found)
 
 
 def _advice(info: TargetInfo, parameters: int, model: str) -> Iterator[Advice]:

@@ -53,7 +53,7 @@ def drafts_finding(engine: Engine, model: str) -> Finding:
     help_ = (
         Advice(
             "a small model of its family, or a head trained for it, drafts more",
-            f"draftwood drafters --fit --model {model} --draft SMALL",
+            f"draftwood drafters --model {model} --draft SMALL",
         ),
         Advice(
             "a prepared table holds what the model says after frequent pairs of tokens",

@@ -80,12 +80,11 @@ def costs_finding(costs: StepCosts, model: str) -> Finding:
     """
     plain = costs.step(1, _CONTEXT)
     ratios = {nodes: costs.step(nodes + 1, _CONTEXT) / plain for nodes in NODES}
-    parts = [f"{nodes} drafted nodes take {one:.2f}x" for nodes, one in ratios.items()]
-    breaks = "/".join(f"{max(0.0, one - 1):.2f}" for one in ratios.values())
-    text = (
-        f"a plain step {1e3 * plain:.3g} ms; with {', '.join(parts)}; "
-        f"break-even at {breaks} accepted drafted tokens a step"
-    )
+    parts = [
+        f"with {nodes} drafted nodes {one:.2f}x, which {max(0.0, one - 1):.2f} accepted ones repay"
+        for nodes, one in ratios.items()
+    ]
+    text = f"a plain step takes {1e3 * plain:.3g} ms; {'; '.join(parts)}"
     command = f"draftwood tune --model {model}"
     if ratios[NODES[1]] > _DEAR:
         help_ = Advice("nodes are dear here, so trees stay small; the whole curve", command)

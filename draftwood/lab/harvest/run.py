@@ -81,10 +81,17 @@ class Harvest:
         plan, size = self.plan, self.facts.vocab_size
         most = int(plan.max_megabytes * 1e6)
         rows: Rows | None = None
+        likely = False
         for sums in merged_by_token(shards, size):
             found = rows_of(sums, size, width=plan.width, min_score=plan.min_score)
+            likely = likely or bool(len(found.keys))
             rows = chosen(found if rows is None else joined([rows, found]), size, most)
         assert rows is not None, "there is text"
+        if not likely:
+            raise DraftwoodError(
+                "there is nothing for a table: the model gave no token a probability of "
+                f"{plan.min_score:g} or more, as a model that is not trained does"
+            )
         if not len(rows.keys):
             raise DraftwoodError(
                 f"no row fits into a table of {plan.max_megabytes:g} MB: give more with "

@@ -24,9 +24,9 @@ def costs(*base: float) -> StepCosts:
 def test_what_pays_for_a_tree() -> None:
     cheap = costs_finding(costs(0.010, 0.010, 0.012, 0.025), "M")
     assert cheap.state == "ok"
-    assert "a plain step 10 ms" in cheap.text
-    assert "4 drafted nodes take 1.00x, 16 drafted nodes take 1.20x, 60 drafted" in cheap.text
-    assert "break-even at 0.00/0.20/1.50 accepted" in cheap.text
+    assert "a plain step takes 10 ms" in cheap.text
+    assert "with 4 drafted nodes 1.00x, which 0.00 accepted ones repay" in cheap.text
+    assert "with 60 drafted nodes 2.50x, which 1.50 accepted ones repay" in cheap.text
     dear = costs_finding(costs(0.010, 0.015, 0.021, 0.05), "M")
     assert dear.state == "note"
     assert dear.advice[0].command == "draftwood tune --model M"

@@ -28,7 +28,7 @@ def texts(seed: int, count: int) -> list[list[int]]:
 
 
 def harvest(target: MarkovTarget, windows: Sequence[Sequence[int]], **settings: Any) -> Harvest:
-    plan = HarvestPlan(width=WIDTH, min_score=LEAST, **settings)
+    plan = HarvestPlan(width=WIDTH, **{"min_score": LEAST, **settings})
     read = tuple(tuple(window) for window in windows)
     facts = Facts(V, WIDTH, str(hash(frozenset(read))), "float32", "", None, (), 0, {})
     arrays = [np.array(window, dtype=np.int32) for window in windows]
@@ -178,3 +178,9 @@ def test_the_most_useful_rows_stay(tmp_path: Path) -> None:
     assert (half.keys >= V * V).sum() == (full.keys >= V * V).sum() == V
     with pytest.raises(DraftwoodError, match="no row fits into a table of 1e-06 MB"):
         made(harvest(target, windows, max_megabytes=1e-6), work)
+
+
+def test_a_model_that_knows_nothing_makes_no_table(tmp_path: Path) -> None:
+    target = MarkovTarget(V, sharpness=0.0)
+    with pytest.raises(DraftwoodError, match=r"no token a probability of 0.9 or more"):
+        made(harvest(target, texts(5, 80), min_score=0.9), tmp_path / "work")

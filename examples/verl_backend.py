@@ -3,7 +3,7 @@
     export VERL_USE_EXTERNAL_MODULES=verl_backend PYTHONPATH=examples
     python -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=draftwood \\
         actor_rollout_ref.rollout.tensor_model_parallel_size=1 \\
-        +actor_rollout_ref.rollout.engine_kwargs.draftwood.method=auto:also=memory ...
+        +actor_rollout_ref.rollout.engine_kwargs.draftwood.memory=8GB ...
 
 ``engine_kwargs.draftwood`` are arguments of ``Engine``. verl imports this module, which enters
 its two registries: the replica starts the actor that answers, and the adapter, in a process of the
@@ -13,7 +13,8 @@ trainer, sends it the weights. verl_rollouts.py runs both; docs/rl.md has more.
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from typing import Any
 
 import ray
@@ -21,6 +22,7 @@ import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY, BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
+from verl.workers.rollout.utils import ensure_async_iterator
 
 import draftwood
 from draftwood import Completion, Engine, Finished, Request, SamplingParams
@@ -29,25 +31,42 @@ from draftwood.engine.thread import EngineThread, Failed, Report
 NAME = "draftwood"
 
 
+def seed_of(request_id: str, steps: int | None, before: int = 0) -> int:
+    """The seed of a request: answers to one prompt differ by it alone.
+
+    Args:
+        request_id: verl's. With ``full_determinism`` the answers of a group may have the same one.
+        steps: which version of the weights answers.
+        before: requests of this name and prompt that this version has had.
+    """
+    digest = hashlib.sha256(f"{request_id} {steps} {before}".encode()).digest()
+    return int.from_bytes(digest[:8], "big")
+
+
 def requested(
-    ids: list[int], sampling_params: Mapping[str, Any], name: str, lengths: tuple[int, int]
+    ids: list[int],
+    sampling_params: Mapping[str, Any],
+    seed: int,
+    lengths: tuple[int, int],
+    eos: Collection[int],
 ) -> Request:
     """The request that verl means.
 
     Args:
         ids: of the prompt.
         sampling_params: verl's, which are vLLM's.
-        name: of the request. Its seed is made of it, so the answers of a group differ.
+        seed: unless they have one.
         lengths: most tokens of a prompt and of an answer.
+        eos: tokens that end an answer, beside those of ``stop_token_ids``.
     """
     given = dict(sampling_params)
+    ends = {*eos, *(given.pop("stop_token_ids", None) or ())}
     most_prompt, most_answer = lengths
     limit = given.pop("max_tokens", given.pop("max_new_tokens", None))
     if limit is None:
         limit = min(most_answer, most_prompt + most_answer - len(ids))
     wanted = given.pop("logprobs", False)
     top_k = max(0, given.pop("top_k", 0))  # verl's -1 is all
-    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     sampling = SamplingParams(top_k=top_k, **{"seed": seed, **given})
     own = sampling.temperature in (0, 1) and sampling.top_p == 1 and not top_k
     if wanted and not own:
@@ -55,24 +74,36 @@ def requested(
             "log probabilities are the model's own: with calculate_log_probs, sample at "
             "temperature 1, top_p 1 and top_k -1"
         )
-    return Request(tuple(ids), max(1, limit), sampling, logprobs=0 if wanted else None)
+    return Request(tuple(ids), max(1, limit), sampling, eos=ends, logprobs=0 if wanted else None)
 
 
 class Server:
     """An engine on its thread, and what verl asks of a server that answers."""
 
-    def __init__(self, model: str, lengths: tuple[int, int], arguments: dict[str, Any]) -> None:
-        """``lengths``: most tokens of a prompt and of an answer; ``arguments``: of the engine."""
-        loaded = draftwood.load(model, dtype=arguments.pop("dtype"))
+    def __init__(
+        self,
+        model: str,
+        loading: dict[str, Any],
+        engine: dict[str, Any],
+        lengths: tuple[int, int],
+        *,
+        ignore_eos: bool,
+    ) -> None:
+        """``loading``, ``engine``: arguments of both; ``lengths``: see :func:`requested`."""
+        loaded = draftwood.load(model, **loading)
         self.model = loaded.model
-        arguments.setdefault("method", "auto:also=memory")
-        self.thread = EngineThread(Engine(loaded.model, tokenizer=loaded.tokenizer, **arguments))
+        given = {"method": "auto:also=memory", **engine}
+        self.thread = EngineThread(Engine(loaded.model, tokenizer=loaded.tokenizer, **given))
         self.lengths = lengths
+        self.eos = () if ignore_eos else tuple(loaded.eos)
         self.steps: int | None = None
+        self.seen: Counter[tuple[str, tuple[int, ...]]] = Counter()
         self.running: set[int] = set()
-        self.open = asyncio.Event()
+        self.open, self.whole = asyncio.Event(), asyncio.Event()
         self.open.set()
+        self.whole.set()  # no update has begun and not ended
         self.rejecting = False
+        self.arrived: set[str] = set()
 
     async def generate(
         self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, **media: Any
@@ -80,32 +111,43 @@ class Server:
         """The answer to a prompt, of token ids to token ids."""
         if any(each is not None for each in media.values()):
             raise ValueError("Draftwood decodes text: this request has other inputs")
-        while not self.open.is_set():
+        while not (self.open.is_set() and self.whole.is_set()):
             if self.rejecting:
                 return self._output((), None, "aborted")
             await self.open.wait()
-        request = requested(prompt_ids, sampling_params, request_id, self.lengths)
+            await self.whole.wait()
+        key = request_id, tuple(prompt_ids)
+        seed = seed_of(request_id, self.steps, self.seen[key])
+        self.seen[key] += 1
+        request = requested(prompt_ids, sampling_params, seed, self.lengths, self.eos)
         done = await self._decoded(request)
         reason = "aborted" if done.reason == "cancelled" else "completed"
         logprobs = [each.logprob for each in done.logprobs] if done.logprobs else None
         return self._output(done.tokens, logprobs, reason)
 
     async def _decoded(self, request: Request) -> Completion:
-        loop, end = asyncio.get_running_loop(), asyncio.Event()
-        last: list[Finished | Failed] = []
+        loop = asyncio.get_running_loop()
+        last: asyncio.Future[Finished | Failed] = loop.create_future()
 
         def told(_: int, report: Report) -> None:
             if isinstance(report, (Finished, Failed)):
-                last.append(report)
-                loop.call_soon_threadsafe(end.set)
+                loop.call_soon_threadsafe(ended, report)
+
+        def ended(report: Finished | Failed) -> None:
+            self.running.discard(ticket)
+            if not last.done():
+                last.set_result(report)
 
         (ticket,) = self.thread.submit([request], told)
         self.running.add(ticket)
-        await end.wait()
-        self.running.discard(ticket)
-        if isinstance(last[0], Failed):
-            raise last[0].error
-        return last[0].completion.checked()
+        try:
+            found = await last
+        except asyncio.CancelledError:
+            self.thread.cancel(ticket)
+            raise
+        if isinstance(found, Failed):
+            raise found.error
+        return found.completion.checked()
 
     def _output(
         self, tokens: tuple[int, ...], logprobs: list[float] | None, reason: str
@@ -117,17 +159,33 @@ class Server:
             extra_fields={"global_steps": self.steps},
         )
 
-    async def update_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Write weights into the model; the engine notices it before its next request."""
-        if self.running:
-            raise RuntimeError("weights cannot change while requests run: abort them first")
-        found = self.model.load_state_dict(dict(weights), strict=False)
+    async def update_weights(self, part: Mapping[str, torch.Tensor], *, last: bool) -> None:
+        """Write weights into the model; the engine notices it before its next request.
+
+        Requests wait from the first part to the last.
+        """
+        self.whole.clear()
+        await self.sleep()
+        found = self.model.load_state_dict(dict(part), strict=False)
         if found.unexpected_keys:
             raise ValueError(f"the model has no weights {', '.join(found.unexpected_keys)}")
+        self.arrived.update(part)
+        if last:
+            self._check_arrived()
+            self.arrived.clear()
+            self.whole.set()
+
+    def _check_arrived(self) -> None:
+        names = dict(self.model.named_parameters(remove_duplicate=False))
+        written = {id(names[name]) for name in self.arrived & names.keys()}  # tied ones as well
+        missing = [name for name, weight in names.items() if id(weight) not in written]
+        if missing:
+            raise ValueError(f"no weights came for {', '.join(missing)}")
 
     async def set_global_steps(self, steps: int) -> None:
         """Note which version of the weights answers from now on."""
         self.steps = steps
+        self.seen.clear()
 
     async def abort_all_requests(self, reject_request: bool = False) -> None:
         """End all requests and hold new ones back, or reject them."""
@@ -135,6 +193,10 @@ class Server:
         self.rejecting = reject_request
         for ticket in self.running:
             self.thread.cancel(ticket)
+        await self.sleep()
+
+    async def sleep(self) -> None:
+        """Wait until no request runs; weights and caches stay on the device."""
         while self.running:
             await asyncio.sleep(0.01)
 
@@ -144,9 +206,9 @@ class Server:
         self.open.set()
 
     async def nothing(self, **_: Any) -> None:
-        """Weights and caches stay on the device; a cached prefix ends with its weights."""
+        """Nothing was released, and a cached prefix ends with its weights."""
 
-    wake_up = sleep = clear_kv_cache = release_kv_cache = resume_kv_cache = nothing
+    wake_up = clear_kv_cache = release_kv_cache = resume_kv_cache = nothing
     start_profile = stop_profile = nothing
 
 
@@ -157,6 +219,11 @@ class Replica(RolloutReplica):  # type: ignore[misc]
         """Start the actor."""
         if self.world_size != 1:
             raise ValueError("a Draftwood replica is one process: set tensor parallelism to 1")
+        if self.is_reward_model or self.is_teacher_model:
+            raise ValueError(
+                "a Draftwood replica is the policy's: serve a reward model or a teacher by "
+                "'draftwood serve' or by another rollout engine"
+            )
         node, device = await self.workers[0].__ray_call__.remote(_place)
         environment = {
             "CUDA_VISIBLE_DEVICES": device,
@@ -168,11 +235,17 @@ class Replica(RolloutReplica):  # type: ignore[misc]
             runtime_env={"env_vars": environment},
             max_concurrency=self.max_concurrency,
         )
-        given = (self.config.engine_kwargs or {}).get(NAME, {})
-        lengths = self.config.prompt_length, self.config.response_length
-        arguments = {"dtype": self.config.dtype, **given}
-        handle = server.remote(self.model_config.path, lengths, arguments)
-        await handle.resume_generation.remote()  # its model is loaded
+        handle = server.remote(
+            self.model_config.path,
+            {
+                "dtype": self.config.dtype,
+                "trust_remote_code": self.model_config.trust_remote_code,
+            },
+            dict((self.config.engine_kwargs or {}).get(NAME, {})),
+            (self.config.prompt_length, self.config.response_length),
+            ignore_eos=self.config.ignore_eos,
+        )
+        await handle.__ray_ready__.remote()  # its model is loaded
         self.servers = [handle]
         self._server_handle = handle
         # It names the actor: there is no HTTP server behind it.
@@ -193,7 +266,7 @@ class Adapter(BaseRollout):  # type: ignore[misc]
         self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1
     ) -> None:
         super().__init__(config, model_config, device_mesh)
-        self.rank = int(os.environ["RANK"]) if replica_rank == -1 else replica_rank
+        self.replica_rank = int(os.environ["RANK"]) if replica_rank == -1 else replica_rank
 
     async def update_weights(
         self,
@@ -205,16 +278,16 @@ class Adapter(BaseRollout):  # type: ignore[misc]
         """Send all weights, in parts of at most ``update_weights_bucket_megabytes``."""
         if wire_format != "named_tensors":
             raise ValueError(f"weights come as named tensors, not as {wire_format}")
-        server: Any = ray.get_actor(f"{NAME}_server_{self.rank}")
+        server: Any = ray.get_actor(f"{NAME}_server_{self.replica_rank}")
         most = self.config.checkpoint_engine.update_weights_bucket_megabytes << 20
         part: dict[str, torch.Tensor] = {}
-        async for name, tensor in _each(weights):
+        async for name, tensor in ensure_async_iterator(weights):
             size = sum(each.nbytes for each in part.values())
             if part and size + tensor.nbytes > most:
-                await server.update_weights.remote(part)
+                await server.update_weights.remote(part, last=False)
                 part = {}
             part[name] = tensor.detach().cpu()
-        await server.update_weights.remote(part)
+        await server.update_weights.remote(part, last=True)
         if global_steps is not None:
             await server.set_global_steps.remote(global_steps)
 
@@ -223,17 +296,6 @@ class Adapter(BaseRollout):  # type: ignore[misc]
 
     async def release(self) -> None:
         """Weights and caches stay on the device."""
-
-
-async def _each(
-    weights: Iterable[tuple[str, torch.Tensor]] | AsyncIterator[tuple[str, torch.Tensor]],
-) -> AsyncIterator[tuple[str, torch.Tensor]]:
-    if isinstance(weights, AsyncIterator):
-        async for pair in weights:
-            yield pair
-    else:
-        for pair in weights:
-            yield pair
 
 
 _ROLLOUT_REGISTRY[NAME, "async"] = f"{__name__}.Adapter"

@@ -1,7 +1,7 @@
 """verl's rollouts by Draftwood, while the weights change; no trainer, and so no GPU, is needed.
 
     pip install --no-deps verl==0.9.1  # docs/rl.md says why, and what else it needs
-    python examples/verl_rollouts.py [MODEL]
+    VERL_USE_EXTERNAL_MODULES=verl_backend python examples/verl_rollouts.py [MODEL]
 
 verl's own manager starts the server of verl_backend.py, its client asks for answers and its adapter
 sends weights, as its trainer has them do. The answers are compared with plain decoding.
@@ -9,6 +9,7 @@ sends weights, as its trainer has them do. The answers are compared with plain d
 
 import asyncio
 import sys
+from collections.abc import Collection
 from typing import Any
 
 import ray
@@ -17,7 +18,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 from verl.workers.rollout.base import get_rollout_class
 from verl.workers.rollout.llm_server import LLMServerManager
-from verl_backend import NAME, requested
+from verl_backend import NAME, requested, seed_of
 
 import draftwood
 from draftwood import Engine, models
@@ -46,7 +47,9 @@ def names(epoch: int, prompts: int) -> list[tuple[int, str]]:
     return [(place, f"{epoch}-{place}-{each}") for place in range(prompts) for each in range(2)]
 
 
-async def train(model: Any, prompts: list[list[int]], config: DictConfig) -> None:
+async def train(
+    model: Any, eos: Collection[int], prompts: list[list[int]], config: DictConfig
+) -> None:
     """Roll out and change the weights through verl's own manager, client and registries."""
     own, checkpoint = config.actor_rollout_ref.rollout, config.actor_rollout_ref.model
     manager = await LLMServerManager.create(config, worker_group=_Workers())
@@ -61,7 +64,12 @@ async def train(model: Any, prompts: list[list[int]], config: DictConfig) -> Non
             )
         )
         lengths = own.prompt_length, own.response_length
-        expected = [requested(prompts[i], sampling(), n, lengths) for i, n in asked]
+        expected = [
+            requested(
+                prompts[i], sampling(), seed_of(n, epoch - 1 if epoch else None), lengths, eos
+            )
+            for i, n in asked
+        ]
         plain = [list(done.checked().tokens) for done in Engine(model, "ar").generate(expected)]
         same = [answer.token_ids for answer in answers] == plain
         print(f"epoch {epoch}: {sum(map(len, plain))} tokens, same tokens: {same}")
@@ -82,6 +90,9 @@ def main() -> None:
         f"{rollout}.tensor_model_parallel_size=1",
         f"{rollout}.prompt_length=64",
         f"{rollout}.response_length=24",
+        # Weights of the embedded model in several parts.
+        f"{rollout}.checkpoint_engine.update_weights_bucket_megabytes=4",
+        f"+{rollout}.engine_kwargs.draftwood.memory=1GB",
         # A request keeps its name, which its seed is made of.
         f"{rollout}.full_determinism=true",
     ]
@@ -91,7 +102,7 @@ def main() -> None:
     prompts = [loaded.tokenizer.encode(text) for text in texts]
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
     try:
-        asyncio.run(train(loaded.model, prompts, config))
+        asyncio.run(train(loaded.model, loaded.eos, prompts, config))
     finally:
         ray.shutdown()
 

@@ -32,6 +32,7 @@ from draftwood.methods import method
 from draftwood.protocols import Host, Outcome, Prefill, TargetOutput
 from draftwood.tree import tree_of
 from runs.host_work import NEW_TOKENS, host_work, usual_size
+from runs.read_speed import read_speed, weight_bytes
 
 SECONDS = 10.0
 """Time limit of a curve."""
@@ -160,7 +161,9 @@ def main(model: str, dtype: str, context: int, threads: int, text: int) -> None:
     torch.set_num_threads(threads)
     loaded = load(model, dtype=dtype)
     curves, target = {}, None
+    weights = weight_bytes(loaded.model)
     with watched() as neighbours:
+        speed = read_speed()
         for name, packing in (("off", False), ("on", True)):
             if target is not None:
                 target.detach()
@@ -192,6 +195,7 @@ def main(model: str, dtype: str, context: int, threads: int, text: int) -> None:
             {
                 "provenance": facts,
                 "cost_ms_by_nodes": curves,
+                "reading": {"weights_mb": weights / 1e6, "gb_per_second": speed / 1e9},
                 "steps": steps,
                 "host_work": work,
                 "index_memory": index_memory(ModelHost(target), text),

@@ -277,17 +277,23 @@ def test_bare_draftwood_prints_its_help() -> None:
             ["generate", "x", "--method", "sd"],
             "sd would draft with 'embedded-draft', which has another vocabulary",
         ),
-        (["generate", "x", "--method", "eagle3"], "give --head PATH, of the EAGLE-3 head"),
-        (["tree", "x", "--drafter", "model"], "give --draft PATH, of the draft model"),
-        (["check-lossless", "sd"], "give --draft PATH, of the draft model"),
-        (["sequoia", "OUT", "--prompts", "PROMPTS"], "give --draft PATH, of the draft model"),
+        (
+            ["generate", "x", "--method", "eagle3"],
+            "name an EAGLE-3 head of this model by --head PATH",
+        ),
+        (["tree", "x", "--drafter", "model"], "name a draft model of this model by --draft PATH"),
+        (["check-lossless", "sd"], "name a draft model of this model by --draft PATH"),
+        (
+            ["sequoia", "OUT", "--prompts", "PROMPTS"],
+            "name a draft model of this model by --draft PATH",
+        ),
         (
             ["calibrate", "OUT", "--prompts", "PROMPTS", "--methods", "auto:drafter=model"],
-            "give --draft",
+            "by --draft",
         ),
         (
             ["bench", "--prompts", "PROMPTS", "--methods", "ar,sd", "--json", "OUT"],
-            "give --draft PATH",
+            "by --draft PATH",
         ),
     ],
 )

@@ -80,12 +80,13 @@ def doctor(
 
 def _findings(model: ModelOptions, chosen: Method, max_new_tokens: int) -> Iterator[Finding]:
     """All findings in order, each as soon as it is known; none after one that failed."""
+    from draftwood.lab.doctor.finding import in_commands
     from draftwood.lab.doctor.machine import machine_findings
     from draftwood.lab.free_memory import free_memory
     from draftwood.models import device_named
 
     device = device_named(model.device)
-    yield from machine_findings(device, model.threads, _words(model.name, model.dtype))
+    yield from machine_findings(device, model.threads, in_commands(model.name, model.dtype))
     if not model.name:
         return
 
@@ -128,10 +129,11 @@ def _speeds(
     from draftwood.engine.engine import Engine
     from draftwood.engine.host import ModelHost
     from draftwood.lab.doctor.advice import advice_finding
+    from draftwood.lab.doctor.finding import in_commands
     from draftwood.lab.doctor.model import drafts_finding
     from draftwood.lab.doctor.speed import costs_finding, speed_finding, timed, tokens_finding
 
-    name = _words(loaded.name, dtype)
+    name = in_commands(loaded.name, dtype)
     host = ModelHost(runner, loaded.tokenizer)
     engine = Engine(runner, chosen, loaded.tokenizer, host=host)
     yield drafts_finding(engine, name)
@@ -140,15 +142,7 @@ def _speeds(
     found = timed(plain, engine, _requests(loaded, max_new_tokens, runner.info.context_limit))
     yield speed_finding(found, chosen.name, name)
     yield tokens_finding(found, name, exact=runner.info.dtype == torch.float32)
-    yield advice_finding(runner.info, parameters, name)
-
-
-def _words(name: str, dtype: str) -> str:
-    """The model as further commands name it, with the number format that was asked for.
-
-    float32 is left out: the command that tries bfloat16 would name both.
-    """
-    return f"{name} --dtype {dtype}" if name and dtype not in ("auto", "float32") else name
+    yield advice_finding(runner.info, parameters, loaded.name, dtype)
 
 
 def _requests(loaded: Loaded, max_new_tokens: int, context: int) -> list[Request]:

@@ -11,7 +11,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods.binding import model_flags
 from draftwood.methods.recipe import Method
 
-_NOUNS = {"draft": "draft model", "head": "EAGLE-3 head"}
+_NOUNS = {"draft": "a draft model", "head": "an EAGLE-3 head"}
 
 
 def check_drafts(
@@ -43,11 +43,10 @@ def check_drafts(
         for spec in each.drafters.values():
             flag = flags.get(spec.model) if isinstance(spec.model, str) else None
             if flag is not None and not _shares_vocabulary(target, trust_remote_code):
-                noun = _NOUNS.get(flag, flag)
+                noun = _NOUNS.get(flag, f"a {flag}")
                 raise DraftwoodError(
                     f"{text} would draft with {spec.model!r}, which has another vocabulary than "
-                    f"{target} and is for the embedded model alone: give --{flag} PATH, of the "
-                    f"{noun} to use"
+                    f"{target}: name {noun} of this model by --{flag} PATH"
                 )
 
 

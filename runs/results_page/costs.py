@@ -22,6 +22,8 @@ def by_nodes(run: Run) -> Iterable[str]:
         rows.append([f"packing {packing}, ms", *(number(curve[n]) for n in nodes)])
         rows.append(["relative to 1 node", *(number(curve[n] / curve["1"]) for n in nodes)])
     yield table(["target forward, nodes (root included)", *nodes], rows)
+    if run.get("reading", {}).get("weights_mb", 0) >= _CACHED:
+        yield _reading(run["reading"], min(curve["1"] for curve in curves.values()))
     rows = [
         [
             f"`{name}`",
@@ -39,6 +41,25 @@ def by_nodes(run: Run) -> Iterable[str]:
     yield (
         f"Index memory after {found['tokens']:,} tokens: context {context} MB, "
         f"adjacency {adjacency} MB."
+    )
+
+
+_CACHED = 100
+"""Megabytes of weights up to which a processor's cache may hold them."""
+
+
+def _reading(found: Mapping[str, float], plain: float) -> str:
+    """What share of the memory's speed a forward of one node reaches.
+
+    Args:
+        found: megabytes of weights that it reads, and gigabytes per second of a sum over memory.
+        plain: its milliseconds.
+    """
+    speed = found["weights_mb"] / plain  # GB/s
+    return (
+        f"A sum over memory reads {number(found['gb_per_second'], 1)} GB/s. A forward of one node "
+        f"reads {number(found['weights_mb'], 0)} MB of weights at {number(speed, 1)} GB/s: "
+        f"{percent(speed / found['gb_per_second'])} of that."
     )
 
 

@@ -48,8 +48,8 @@ UNTIMED = frozenset(
 )
 TIMED = frozenset(
     [
-        *("cost_ms_by_nodes", "steps", "host_work", "index_memory", "memory_recipes"),
-        *("verifying_ms", "milliseconds_by_threads", "first_token"),
+        *("cost_ms_by_nodes", "reading", "steps", "host_work", "index_memory"),
+        *("memory_recipes", "verifying_ms", "milliseconds_by_threads", "first_token"),
     ]
 )
 """Members of what other commands print: without times, and with."""

@@ -2,6 +2,7 @@
 # SmolLM2-135M-Instruct in its chat template: speed and acceptance beside transformers and llama.cpp.
 #   greedy sampled   the full grid: 8 sets, float32, batch 1, greedy and at temperature 0.7, top-p 0.9
 #   KIND_DTYPE_BATCH the small cells, on 4 of the sets: KIND is greedy, sampled or hot (temperature 1)
+#   greedy_int8_1    weights of eight bits (torchao), beside llama.cpp's of eight and of four
 #   shape_KIND_BATCH auto, and auto with chains of the same sources instead of trees, on the same 4
 #                    sets in float32
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=8] [TOKENS=256] runs/smollm2/grid.sh [PART]...
@@ -13,7 +14,7 @@
 #   THREADS  torch's threads
 # LIMIT is 3 in the small cells, and the batch there where that is more, so that a batch is full. Each
 # half of the full grid takes about 1.5 hours on two cores, the small cells about 6, those of shapes 1.
-# Quiet machine, pip install 'draftwood[llamacpp]'.
+# Quiet machine, pip install 'draftwood[int8,llamacpp]'.
 set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/../parts.sh"
@@ -98,10 +99,15 @@ hot_float32_16() { small float32 16 "${hot[@]}"; }
 greedy_bfloat16_16() { small bfloat16 16; }
 sampled_bfloat16_16() { small bfloat16 16 "${sampled[@]}"; }
 hot_bfloat16_16() { small bfloat16 16 "${hot[@]}"; }
+greedy_int8_1() {
+    local each quantised=
+    for each in q8_0 q4_1; do quantised+=,llamacpp:weights=$each,llamacpp-lookup:weights=$each; done
+    few "$own,hf$quantised" int8 1
+}
 shape_greedy_1() { shape 1; }
 shape_greedy_4() { shape 4; }
 shape_greedy_16() { shape 16; }
 shape_hot_1() { shape 1 "${hot[@]}"; }
 shape_hot_4() { shape 4 "${hot[@]}"; }
 shape_hot_16() { shape 16 "${hot[@]}"; }
-run "greedy sampled greedy_float32_1 sampled_float32_1 hot_float32_1 greedy_bfloat16_1 sampled_bfloat16_1 hot_bfloat16_1 greedy_float32_4 sampled_float32_4 hot_float32_4 greedy_bfloat16_4 sampled_bfloat16_4 hot_bfloat16_4 greedy_float32_16 sampled_float32_16 hot_float32_16 greedy_bfloat16_16 sampled_bfloat16_16 hot_bfloat16_16 shape_greedy_1 shape_greedy_4 shape_greedy_16 shape_hot_1 shape_hot_4 shape_hot_16" "$@"
+run "greedy sampled greedy_float32_1 sampled_float32_1 hot_float32_1 greedy_bfloat16_1 sampled_bfloat16_1 hot_bfloat16_1 greedy_float32_4 sampled_float32_4 hot_float32_4 greedy_bfloat16_4 sampled_bfloat16_4 hot_bfloat16_4 greedy_float32_16 sampled_float32_16 hot_float32_16 greedy_bfloat16_16 sampled_bfloat16_16 hot_bfloat16_16 greedy_int8_1 shape_greedy_1 shape_greedy_4 shape_greedy_16 shape_hot_1 shape_hot_4 shape_hot_16" "$@"

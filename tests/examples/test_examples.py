@@ -246,18 +246,23 @@ def test_trl_trains_with_rollouts_through_draftwood(ran: Ran) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("follows", [True, False])
 def test_verl_rolls_out_through_draftwood(*, follows: bool, tmp_path: Path) -> None:
-    """In a process of its own, which starts Ray; with an adapter that sends nothing, too."""
+    """In a process of its own, which starts Ray; with a server that writes nothing, too."""
     for needed in ("verl", "ray", "hydra"):
         pytest.importorskip(needed)
     text = (EXAMPLES / "verl_backend.py").read_text()
-    sends = "await server.update_weights.remote(part)"
-    assert text.count(sends) == 2
-    (tmp_path / "verl_backend.py").write_text(text if follows else text.replace(sends, "pass"))
+    writes = "found = self.model.load_state_dict(dict(part), strict=False)"
+    assert writes in text
+    wrong = text.replace(writes, writes.replace("dict(part)", "self.model.state_dict()"))
+    (tmp_path / "verl_backend.py").write_text(text if follows else wrong)
     script = tmp_path / "verl_rollouts.py"
     script.write_text((EXAMPLES / script.name).read_text())
     done = subprocess.run(
         [sys.executable, script],
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(EXAMPLES.parent)},
+        env={
+            **os.environ,
+            **{"CUDA_VISIBLE_DEVICES": "", "VERL_USE_EXTERNAL_MODULES": "verl_backend"},
+            "PYTHONPATH": f"{tmp_path}{os.pathsep}{EXAMPLES.parent}",
+        },
         capture_output=True,
         text=True,
         timeout=240,

@@ -231,6 +231,11 @@ def test_claims_of_the_papers_stand_beside_our_ratios() -> None:
     )
     assert "`sd:budget=5` | pg_prompts | 1.35 (Table 1) | - | - | - |" in text
     assert "runs/paper_goose.sh" not in text
+    assert "differs:" not in text
+    methods = {m: committing(timed(10), n) for m, n in {**rate, "pld": 3}.items()}
+    run = stored(bench(methods))
+    assert "Why `goose` differs: in two of our sets" in page({"smollm2_tau_greedy": run})
+    assert "differs:" not in page({"tau_greedy": run}), "the cause is SmolLM2's"
 
 
 def test_dynatree_is_shown_by_the_most_nodes_of_a_tree_and_for_long_answers() -> None:
@@ -299,6 +304,7 @@ COSTS: dict[str, dict[str, Any]] = {
                 }
             }
         },
+        "reading": {"weights_mb": 200.0, "gb_per_second": 100.0},
         "index_memory": {"tokens": 1000, "context_mb": 3.2, "adjacency_mb": 1.5},
     },
     "level_cost": {
@@ -414,6 +420,10 @@ def test_costs_have_tables() -> None:
     }
     text = page(runs)
     assert "| packing on, ms | 4.00 | 5.00 |\n| relative to 1 node | 1.00 | 1.25 |" in text
+    assert (
+        "reads 100.0 GB/s. A forward of one node reads 200 MB of weights at 50.0 GB/s: 50.0 %"
+        in text
+    )
     assert "| `ar` | 0 | 5.00 | 4.00 | 1.00 | 20.0 % |" in text
     assert "after 1,000 tokens: context 3 MB, adjacency 2 MB." in text
     assert "| `goose` | 8 | 128.00 | 1.85 | 0.25 |" in text

@@ -37,6 +37,11 @@ class Finding:
     advice: tuple[Advice, ...] = ()
 
 
+def in_commands(name: str, dtype: str) -> str:
+    """A model as further commands name it, with the number format that was asked for."""
+    return name if not name or dtype == "auto" else f"{name} --dtype {dtype}"
+
+
 def doctor_command(model: str = "", options: str = "") -> str:
     """The command that looks at a model again, or at the machine, with other options."""
     return " ".join(part for part in ("draftwood doctor", model, options) if part)

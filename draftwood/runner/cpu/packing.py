@@ -53,15 +53,15 @@ def pack(
     or changed and, if the weight was copied, for row counts at which the layout is slower.
     """
     packed: list[PackedLinear] = []
+    modules = [module for module in _candidates(model) if module not in plain]
+    moved = align(weight for weight in model.parameters() if _plain_on_cpu(weight))
+    logger.debug("%.0f MB of weights moved to the beginning of cache lines", moved / 1e6)
     owners = Counter(
         parameter.untyped_storage().data_ptr()
         for module in model.modules()
         for parameter in module._parameters.values()
         if parameter is not None and type(parameter.data) is torch.Tensor
     )
-    modules = [module for module in _candidates(model) if module not in plain]
-    moved = align(weight for weight in model.parameters() if _plain_on_cpu(weight))
-    logger.debug("%.0f MB of weights moved to the beginning of cache lines", moved / 1e6)
     with torch.no_grad():
         choices = choose([(module.weight.detach(), module.bias) for module in modules])
     for module, choice in zip(modules, choices, strict=True):
@@ -91,7 +91,7 @@ def _fits(weight: nn.Parameter | None) -> bool:
     )
 
 
-def _plain_on_cpu(weight: nn.Parameter) -> bool:
+def _plain_on_cpu(weight: torch.Tensor) -> bool:
     return (
         type(weight.data) is torch.Tensor
         and weight.device.type == "cpu"

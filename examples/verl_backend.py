@@ -281,12 +281,13 @@ class Adapter(BaseRollout):  # type: ignore[misc]
         server: Any = ray.get_actor(f"{NAME}_server_{self.replica_rank}")
         most = self.config.checkpoint_engine.update_weights_bucket_megabytes << 20
         part: dict[str, torch.Tensor] = {}
+        size = 0
         async for name, tensor in ensure_async_iterator(weights):
-            size = sum(each.nbytes for each in part.values())
             if part and size + tensor.nbytes > most:
                 await server.update_weights.remote(part, last=False)
-                part = {}
+                part, size = {}, 0
             part[name] = tensor.detach().cpu()
+            size += tensor.nbytes
         await server.update_weights.remote(part, last=True)
         if global_steps is not None:
             await server.set_global_steps.remote(global_steps)

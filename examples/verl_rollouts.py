@@ -23,6 +23,9 @@ from verl_backend import NAME, requested, seed_of
 import draftwood
 from draftwood import Engine, models
 
+SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0}
+"""The sampling parameters of verl's agent loops."""
+
 
 class _Worker:
     """Stands for a process of the trainer."""
@@ -35,11 +38,6 @@ class _Workers:
 
     def __init__(self) -> None:
         self.workers = [ray.remote(_Worker).remote()]
-
-
-def sampling() -> dict[str, Any]:
-    """The sampling parameters of verl's agent loops, which its servers take apart."""
-    return {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0}
 
 
 def names(epoch: int, prompts: int) -> list[tuple[int, str]]:
@@ -58,16 +56,11 @@ async def train(
     for epoch in range(3):
         asked = names(epoch, len(prompts))
         answers = await asyncio.gather(
-            *(
-                client.generate(n, prompt_ids=prompts[i], sampling_params=sampling())
-                for i, n in asked
-            )
+            *(client.generate(n, prompt_ids=prompts[i], sampling_params=SAMPLING) for i, n in asked)
         )
         lengths = own.prompt_length, own.response_length
         expected = [
-            requested(
-                prompts[i], sampling(), seed_of(n, epoch - 1 if epoch else None), lengths, eos
-            )
+            requested(prompts[i], SAMPLING, seed_of(n, epoch or None), lengths, eos)
             for i, n in asked
         ]
         plain = [list(done.checked().tokens) for done in Engine(model, "ar").generate(expected)]
@@ -76,7 +69,7 @@ async def train(
         with torch.no_grad():
             for weight in model.parameters():
                 weight.mul_(1 + 0.02 * torch.randn_like(weight))
-        await adapter.update_weights(model.named_parameters(), global_steps=epoch)
+        await adapter.update_weights(model.named_parameters(), global_steps=epoch + 1)
 
 
 def main() -> None:

@@ -19,7 +19,6 @@ Modes: ``recorded``, CUDA graphs of the fused layers; ``unfused``, of transforme
 
 import gc
 import json
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -41,6 +40,7 @@ from draftwood.runner.device_masks import DeviceMasks
 from draftwood.runner.gpu_layers import GpuLayers
 from draftwood.runner.masks import layer_kinds
 from draftwood.runner.runner import Runner
+from runs.median_time import median_seconds
 
 MODES = ("recorded", "unfused", "launched", "masks")
 VOCABULARY = 49152
@@ -67,19 +67,7 @@ def copy_speed(device: torch.device) -> float:
     """Bytes per second, read and written, of a copy on the device."""
     size = (1 << 30) if device.type == "cuda" else (1 << 24)
     source, target = (torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(2))
-    return 2 * size / fastest(partial(target.copy_, source), device)
-
-
-def fastest(call: Any, device: torch.device, repeats: int = 10) -> float:
-    """Median seconds of a call, after a few that do not count."""
-    found = []
-    for _ in range(repeats + 3):
-        begun = time.perf_counter()
-        call()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        found.append(time.perf_counter() - begun)
-    return statistics.median(found[3:])
+    return 2 * size / median_seconds(partial(target.copy_, source), device)
 
 
 def set_mode(runner: Runner, mode: str, whole: tuple[Any, Any, Any]) -> None:
@@ -148,7 +136,7 @@ def device_times(runner: Runner, sizes: Sequence[int], context: int) -> dict[int
             new = [static._recorded[bucket] for bucket in static._recorded if bucket not in before]
             repeat = new[0] if new else None
             if repeat is not None:
-                found[size] = 1e3 * fastest(repeat, runner.info.device)
+                found[size] = 1e3 * median_seconds(repeat, runner.info.device)
     return found
 
 

@@ -1,25 +1,19 @@
 """How fast this machine reads memory, and how much of a model a plain step reads."""
 
-import time
-from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import torch
+
+from runs.median_time import median_seconds
 
 _NUMBERS = 1 << 26
 """float32 numbers that are read: 256 MB, which no cache holds."""
 
 
-def read_speed(clock: Callable[[], float] = time.perf_counter, repeats: int = 9) -> float:
+def read_speed() -> float:
     """Bytes per second of a sum over memory, the median, with torch's threads."""
     numbers = torch.ones(_NUMBERS)
-    seconds = []
-    for _ in range(repeats + 1):
-        begun = clock()
-        numbers.sum()
-        seconds.append(clock() - begun)
-    return numbers.nbytes / median(seconds[1:])
+    return numbers.nbytes / median_seconds(numbers.sum, numbers.device)
 
 
 def weight_bytes(model: Any) -> int:

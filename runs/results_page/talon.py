@@ -5,7 +5,7 @@ from typing import Any
 
 from .markdown import estimate, number, table
 from .papers import HEAD, SPEED, TAU, verdict
-from .speed import marked
+from .speed import PLAIN, loops
 from .stored import UNKNOWN, Run, Runs, both, described, link
 
 
@@ -13,8 +13,7 @@ def talon(runs: Runs) -> Iterable[str]:
     """TALON beside EAGLE-3's tree: by task, by budget and by threshold."""
     yield from by_task(runs)
     for name, run in both(runs, "talon_sweeps"):
-        repeated = marked(run["methods"]["ar"]["repeated_8grams"]["value"])
-        yield f"{described(run)}; {repeated} of 8-grams repeated:"
+        yield f"{described(run)}; {loops(run['methods'][PLAIN])} of 8-grams repeated:"
         yield from sweeps(run)
         yield link(name)
 

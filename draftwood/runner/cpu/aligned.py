@@ -27,8 +27,7 @@ def align(weights: Iterable[torch.Tensor]) -> int:
     different = {id(weight): weight for weight in weights}.values()
     begins = Counter(weight.data_ptr() for weight in different)
     free = [weight for weight in different if begins[weight.data_ptr()] == 1 and _owns(weight)]
-    displaced = [weight for weight in free if weight.data_ptr() % LINE]
-    if not displaced:
+    if not any(weight.data_ptr() % LINE for weight in free):
         return 0
     moved = 0
     for weight in free:

@@ -17,7 +17,9 @@
 
 namespace {
 
-constexpr int64_t CHUNK = 64;      // scores that share a maximum
+constexpr int64_t CHUNK = 64;      // scores that share a maximum, or are weighed together
+constexpr int64_t STRIP = CHUNK * LANES;
+constexpr int AHEAD = 4;           // registers of maxima, so that none waits for the one before
 constexpr int64_t TOKENS = 4;      // tokens that share a block of random numbers
 constexpr int64_t STRETCH = 4096;  // weights that are added in float32
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
@@ -74,41 +76,65 @@ struct Scored {
     int64_t token;
 };
 
-// A row's scores, and the largest of each chunk. Its memory is used again.
-struct Scores {
-    std::vector<float> all, peaks;
+// Logits over the temperature, and what is added to them, if anything.
+template <class T>
+inline void scale(const T* logits, int64_t vocab, float temperature, const float* added, float* to) {
+    int64_t i = 0;
+    for (; i + LANES <= vocab; i += LANES) {
+        Floats scores = Kind<T>::floats(logits + i) / temperature;
+        if (added) scores += load<Floats>(added + i);
+        store(to + i, scores);
+    }
+    for (; i < vocab; i++) to[i] = Kind<T>::wide(logits[i]) / temperature + (added ? added[i] : 0.0f);
+}
+
+// A row's scores, which lie elsewhere, and the largest of each chunk. A chunk has every LANES-th score of a strip, so
+// that the maxima of a strip are the lanes of a register. Its own memory is used again.
+template <class T> struct Scores {
+    const T* all = nullptr;
+    int64_t count = 0;
+    std::vector<float> peaks, highest;
     std::vector<Scored> kept;
     float largest = -INFINITE;
 
-    // Logits over the temperature, and what is added to them, if anything. Whether all are numbers, and one is finite.
-    template <class T> bool read(const T* logits, int64_t vocab, float temperature, const float* added = nullptr) {
-        all.resize(vocab);
-        peaks.assign((vocab + CHUNK - 1) / CHUNK, -INFINITE);
+    // Whether all are numbers, and the largest is finite.
+    bool read(const T* scores, int64_t vocab) {
+        all = scores;
+        count = vocab;
+        peaks.resize((vocab + STRIP - 1) / STRIP * LANES);
         bool numbers = true;
-        Integers odd = {};
-        for (int64_t chunk = 0; chunk < int64_t(peaks.size()); chunk++) {
-            const int64_t end = std::min(vocab, (chunk + 1) * CHUNK);
-            int64_t i = chunk * CHUNK;
-            Floats peak = Floats{} - INFINITE;
+        Integers odd[AHEAD] = {};
+        float* peak = peaks.data();
+        for (int64_t begin = 0; begin < vocab; begin += STRIP, peak += LANES) {
+            const int64_t end = std::min(vocab, begin + STRIP);
+            int64_t i = begin;
+            Floats strip[AHEAD];
+            for (Floats& part : strip) part = Floats{} - INFINITE;
+            for (; i + AHEAD * LANES <= end; i += AHEAD * LANES)
+                unrolled<AHEAD>([&](auto n) ALWAYS_INLINE {
+                    const Floats found = Kind<T>::floats(all + i + n * LANES);
+                    odd[n] |= (Integers)(found != found);
+                    strip[n] = larger(found, strip[n]);
+                });
             for (; i + LANES <= end; i += LANES) {
-                Floats scores = Kind<T>::floats(logits + i) / temperature;
-                if (added) scores += load<Floats>(added + i);
-                store(&all[i], scores);
-                odd |= (Integers)(scores != scores);
-                peak = larger(scores, peak);
+                const Floats found = Kind<T>::floats(all + i);
+                odd[0] |= (Integers)(found != found);
+                strip[0] = larger(found, strip[0]);
             }
-            float found = i > chunk * CHUNK ? greatest(peak) : -INFINITE;
-            for (; i < end; i++) {
-                all[i] = Kind<T>::wide(logits[i]) / temperature + (added ? added[i] : 0.0f);
-                numbers = numbers && all[i] == all[i];
-                found = std::max(found, all[i]);
+            for (int n = 1; n < AHEAD; n++) strip[0] = larger(strip[n], strip[0]);
+            store(peak, strip[0]);
+            for (int lane = 0; i < end; i++, lane++) {
+                numbers = numbers && score(i) == score(i);
+                peak[lane] = std::max(peak[lane], score(i));
             }
-            peaks[chunk] = found;
         }
-        for (int lane = 0; lane < LANES; lane++) numbers = numbers && !odd[lane];
+        for (const Integers& part : odd)
+            for (int lane = 0; lane < LANES; lane++) numbers = numbers && !part[lane];
         largest = *std::max_element(peaks.begin(), peaks.end());
         return numbers && std::isfinite(largest);
     }
+
+    float score(int64_t i) const { return Kind<T>::wide(all[i]); }
 
     double weight(float score) const { return std::exp(double(score) - double(largest)); }
 
@@ -117,13 +143,13 @@ struct Scores {
         Floats sums = {};
         int64_t i = begin;
         for (; i + LANES <= end; i += LANES) {
-            const Floats weights = exponential(load<Floats>(&all[i]) - largest);
+            const Floats weights = exponential(Kind<T>::floats(all + i) - largest);
             sums += weights;
             if (to) store(to + i - begin, weights);
         }
         double sum = total(sums);
         for (; i < end; i++) {
-            const float found = float(weight(all[i]));
+            const float found = float(weight(score(i)));
             sum += found;
             if (to) to[i - begin] = found;
         }
@@ -132,18 +158,24 @@ struct Scores {
 
     double sum_of_weights() const {
         double sum = 0;
-        const int64_t vocab = all.size();
-        for (int64_t i = 0; i < vocab; i += STRETCH) sum += weigh(i, std::min(vocab, i + STRETCH), nullptr);
+        for (int64_t i = 0; i < count; i += STRETCH) sum += weigh(i, std::min(count, i + STRETCH), nullptr);
         return sum;
     }
 
     void keep_from(float least) {
         kept.clear();
-        for (int64_t chunk = 0; chunk < int64_t(peaks.size()); chunk++) {
-            if (!(peaks[chunk] >= least)) continue;
-            const int64_t end = std::min(int64_t(all.size()), (chunk + 1) * CHUNK);
-            for (int64_t i = chunk * CHUNK; i < end; i++)
-                if (all[i] >= least) kept.push_back({all[i], i});
+        const float* peak = peaks.data();
+        for (int64_t begin = 0; begin < count; begin += STRIP, peak += LANES) {
+            int lanes[LANES], found = 0;
+            for (int lane = 0; lane < LANES; lane++)
+                if (peak[lane] >= least) lanes[found++] = lane;
+            if (!found) continue;
+            const int64_t end = std::min(count, begin + STRIP);
+            for (int64_t first = begin; first < end; first += LANES)
+                for (int n = 0; n < found && first + lanes[n] < end; n++) {
+                    const int64_t i = first + lanes[n];
+                    if (score(i) >= least) kept.push_back({score(i), i});
+                }
         }
     }
 
@@ -152,9 +184,9 @@ struct Scores {
         // As many chunks reach the k-th largest peak, each with a score that does.
         float floor = -INFINITE;
         if (k <= int64_t(peaks.size())) {
-            std::vector<float> sorted(peaks);
-            std::nth_element(sorted.begin(), sorted.begin() + k - 1, sorted.end(), std::greater<float>());
-            floor = sorted[k - 1];
+            highest.resize(k);
+            std::partial_sort_copy(peaks.begin(), peaks.end(), highest.begin(), highest.end(), std::greater<float>());
+            floor = highest.back();
         }
         keep_from(floor);
         const auto above = [](const Scored& a, const Scored& b) { return a.score > b.score; };
@@ -209,7 +241,7 @@ struct Scores {
     }
 };
 
-inline int64_t drawn_of_kept(const Draw& draw, const Scores& scores) {
+template <class T> inline int64_t drawn_of_kept(const Draw& draw, const Scores<T>& scores) {
     if (scores.kept.size() == 1) return scores.kept[0].token;
     Best best;
     for (const Scored& one : scores.kept) {
@@ -219,7 +251,7 @@ inline int64_t drawn_of_kept(const Draw& draw, const Scores& scores) {
     return best.token;
 }
 
-inline int64_t drawn_of_all(const Draw& draw, const Scores& scores) {
+template <class T> inline int64_t drawn_of_all(const Draw& draw, const Scores<T>& scores) {
     Best best;
     float weights[CHUNK];
     for (int64_t begin = 0; begin < draw.vocab; begin += CHUNK) {
@@ -246,14 +278,18 @@ struct Couple {
     float* shares;    // [rows, k]: of e^key in the sum over all outputs
 };
 
-template <class T> inline void couple(const Couple& asked, Scores& scores) {
+template <class T> inline void couple(const Couple& asked) {
+    static thread_local Scores<float> scores;
+    static thread_local std::vector<float> scaled;
     const T* logits = static_cast<const T*>(asked.logits);
     const int64_t k = std::min(asked.k, asked.outputs);
     std::fill_n(asked.largest, asked.rows * asked.k, -1);
     std::fill_n(asked.shares, asked.rows * asked.k, 0.0f);
+    scaled.resize(asked.outputs);
     for (int64_t row = 0; row < asked.rows; row++) {
         const float* noise = asked.noise + asked.depths[row] * asked.outputs;
-        if (!scores.read(logits + row * asked.outputs, asked.outputs, float(asked.temperature), noise)) continue;
+        scale(logits + row * asked.outputs, asked.outputs, float(asked.temperature), noise, scaled.data());
+        if (!scores.read(scaled.data(), asked.outputs)) continue;
         int64_t* largest = asked.largest + row * asked.k;
         scores.write_top(k, largest, asked.shares + row * asked.k);
         for (int64_t i = 0; i < k; i++)
@@ -261,35 +297,45 @@ template <class T> inline void couple(const Couple& asked, Scores& scores) {
     }
 }
 
+// The token; -1 if the largest score is not finite, or one is no number.
+template <class T> inline int64_t drawn(const Draw& draw, const T* all) {
+    static thread_local Scores<T> scores;
+    if (!scores.read(all, draw.vocab)) return -1;
+    bool filtered = false;
+    if (draw.top_k > 0 && draw.top_k < draw.vocab) {
+        scores.keep_top_k(draw.top_k);
+        filtered = true;
+    }
+    if (draw.top_p < 1) {
+        scores.keep_top_p(draw.top_p, filtered);
+        filtered = true;
+    }
+    if (draw.min_p > 0) {
+        scores.keep_min_p(draw.min_p, filtered);
+        filtered = true;
+    }
+    return filtered ? drawn_of_kept(draw, scores) : drawn_of_all(draw, scores);
+}
+
+template <class T> inline int64_t drawn_at_temperature(const Draw& draw) {
+    static thread_local std::vector<float> scaled;
+    const T* logits = static_cast<const T*>(draw.logits);
+    if (draw.temperature == 1) return drawn(draw, logits);
+    scaled.resize(draw.vocab);
+    scale(logits, draw.vocab, float(draw.temperature), nullptr, scaled.data());
+    return drawn<float>(draw, scaled.data());
+}
+
 }  // namespace
 
 extern "C" void draftwood_couple(const Couple* asked) {
-    static thread_local Scores scores;
     if (asked->narrow)
-        couple<bfloat16>(*asked, scores);
+        couple<bfloat16>(*asked);
     else
-        couple<float>(*asked, scores);
+        couple<float>(*asked);
 }
 
 // The token; -1 if the largest logit is not finite, or one is no number.
 extern "C" int64_t draftwood_draw(const Draw* draw) {
-    static thread_local Scores scores;
-    const float temperature = float(draw->temperature);
-    const bool numbers = draw->narrow ? scores.read(static_cast<const bfloat16*>(draw->logits), draw->vocab, temperature)
-                                      : scores.read(static_cast<const float*>(draw->logits), draw->vocab, temperature);
-    if (!numbers) return -1;
-    bool filtered = false;
-    if (draw->top_k > 0 && draw->top_k < draw->vocab) {
-        scores.keep_top_k(draw->top_k);
-        filtered = true;
-    }
-    if (draw->top_p < 1) {
-        scores.keep_top_p(draw->top_p, filtered);
-        filtered = true;
-    }
-    if (draw->min_p > 0) {
-        scores.keep_min_p(draw->min_p, filtered);
-        filtered = true;
-    }
-    return filtered ? drawn_of_kept(*draw, scores) : drawn_of_all(*draw, scores);
+    return draw->narrow ? drawn_at_temperature<bfloat16>(*draw) : drawn_at_temperature<float>(*draw);
 }

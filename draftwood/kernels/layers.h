@@ -6,6 +6,7 @@
 
 #include "norms.h"
 #include "rows.h"
+#include "team.h"
 
 struct Linear {
     const void* w;        // [outputs, inputs]
@@ -43,12 +44,13 @@ template <class F, class G> inline void every(int64_t first, int64_t end, F f, G
     for (; i < end; i++) g(i);
 }
 
-// y += x.
-template <class T> void add(T* y, const T* x, int64_t count) {
+// y += x, for columns of rows.
+template <class T> void add(T* y, const T* x, int64_t rows, int64_t width, Range columns) {
     typedef Kind<T> K;
-    every(
-        0, count, [=](int64_t i) { K::put(y + i, K::floats(y + i) + K::floats(x + i)); },
-        [=](int64_t i) { y[i] = K::narrow(K::wide(y[i]) + K::wide(x[i])); });
+    for (int64_t row = 0; row < rows; row++, x += width, y += width)
+        every(
+            columns.begin, columns.end, [=](int64_t i) { K::put(y + i, K::floats(y + i) + K::floats(x + i)); },
+            [=](int64_t i) { y[i] = K::narrow(K::wide(y[i]) + K::wide(x[i])); });
 }
 
 inline Floats silu(Floats x) {
@@ -57,12 +59,13 @@ inline Floats silu(Floats x) {
     return x * (Floats)(((Integers)e & negative) | ((Integers)one & ~negative)) / (one + e);
 }
 
-// gate = silu(gate) * up, for columns first to end.
-template <class T> void activate(T* gate, const T* up, int64_t rows, int64_t columns, int64_t first, int64_t end) {
+// gate = silu(gate) * up, for columns of rows.
+template <class T> void activate(T* gate, const T* up, int64_t rows, int64_t width, Range columns) {
     typedef Kind<T> K;
-    for (int64_t row = 0; row < rows; row++, gate += columns, up += columns)
+    for (int64_t row = 0; row < rows; row++, gate += width, up += width)
         every(
-            first, end, [=](int64_t i) { K::put(gate + i, rounded<T>(silu(K::floats(gate + i))) * K::floats(up + i)); },
+            columns.begin, columns.end,
+            [=](int64_t i) { K::put(gate + i, rounded<T>(silu(K::floats(gate + i))) * K::floats(up + i)); },
             [=](int64_t i) {
                 const float active = K::wide(K::narrow(silu(all(K::wide(gate[i])))[0]));
                 gate[i] = K::narrow(active * K::wide(up[i]));
@@ -71,10 +74,11 @@ template <class T> void activate(T* gate, const T* up, int64_t rows, int64_t col
 
 // Rotates the halves of every head against each other: x * cos + (-x2, x1) * sin. Row r has factors r % period.
 template <class T>
-void rotate(T* x, const T* cos, const T* sin, int64_t rows, int64_t period, int64_t heads, int64_t width) {
+void rotate(T* x, const T* cos, const T* sin, Range rows, int64_t period, int64_t heads, int64_t width) {
     typedef Kind<T> K;
+    x += rows.begin * heads * width;
     const int64_t half = width / 2;
-    for (int64_t row = 0; row < rows; row++) {
+    for (int64_t row = rows.begin; row < rows.end; row++) {
         const T *c = cos + row % period * width, *s = sin + row % period * width;
         for (int64_t head = 0; head < heads; head++, x += width) {
             T* other = x + half;
@@ -95,58 +99,49 @@ void rotate(T* x, const T* cos, const T* sin, int64_t rows, int64_t period, int6
     }
 }
 
-template <class T> void norm(const Norm& norm, const T* x, T* y, int64_t rows, int64_t width) {
-    ::norm(x, static_cast<const T*>(norm.w), y, rows, width, float(norm.eps), norm.early != 0);
+template <class T> void norm(const Norm& norm, const T* x, T* y, Range rows, int64_t width) {
+    const int64_t before = rows.begin * width;
+    ::norm(x + before, static_cast<const T*>(norm.w), y + before, rows.end - rows.begin, width, float(norm.eps),
+           norm.early != 0);
 }
 
-// Linears of one x, in all threads. With `gated`, the second is multiplied into the first's activation.
-struct Linears {
-    const OpenMP* openmp;
-    const Linear* linears[3];
-    void* y[3];
-    int64_t count;
-    const void* x;
-    int64_t rows;
-    bool gated;
-};
-
-template <class T> void run_linears(void* given) {
-    const Linears& call = *static_cast<const Linears*>(given);
-    const int64_t thread = call.openmp->thread(), threads = call.openmp->threads();
-    for (int64_t i = 0; i < call.count; i++) {
-        const Linear& l = *call.linears[i];
-        product_of<T>(l.w, l.scales, l.bias, l.outputs, l.inputs, thread, threads, call.x, call.y[i], call.rows);
-    }
-    if (call.gated) {
-        const int64_t columns = call.linears[0]->outputs;
-        activate(static_cast<T*>(call.y[0]), static_cast<const T*>(call.y[1]), call.rows, columns,
-                 columns * thread / threads, columns * (thread + 1) / threads);
-    }
+// A thread's part of y = x @ w.T + bias.
+template <class T> void multiply(const Member& member, const Linear& l, const T* x, T* y, int64_t rows) {
+    product_of<T>(l.w, l.scales, l.bias, l.outputs, l.inputs, member.thread, member.threads, x, y, rows);
 }
-
-template <class T> void multiply_all(Linears call) { call.openmp->parallel(run_linears<T>, &call, 0, 0); }
 
 template <class T>
-void before(const Layer& l, const T* x, const T* cos, const T* sin, int64_t period, T* q, T* k, T* v, T* work,
-            int64_t rows) {
-    norm(l.first, x, work, rows, l.q.inputs);
-    multiply_all<T>({l.openmp, {&l.q, &l.k, &l.v}, {q, k, v}, 3, work, rows, false});
+void before(Member& member, const Layer& l, const T* x, const T* cos, const T* sin, int64_t period, T* q, T* k, T* v,
+            T* work, int64_t rows) {
+    const Range own = member.part(rows);
+    norm(l.first, x, work, own, l.q.inputs);
+    member.wait();
+    multiply(member, l.q, work, q, rows);
+    multiply(member, l.k, work, k, rows);
+    multiply(member, l.v, work, v, rows);
+    member.wait();
     const int64_t heads = l.q.outputs / l.width, kv_heads = l.k.outputs / l.width;
-    if (l.q_norm.w) norm(l.q_norm, q, q, rows * heads, l.width);
-    if (l.k_norm.w) norm(l.k_norm, k, k, rows * kv_heads, l.width);
-    rotate(q, cos, sin, rows, period, heads, l.width);
-    rotate(k, cos, sin, rows, period, kv_heads, l.width);
+    if (l.q_norm.w) norm(l.q_norm, q, q, {own.begin * heads, own.end * heads}, l.width);
+    if (l.k_norm.w) norm(l.k_norm, k, k, {own.begin * kv_heads, own.end * kv_heads}, l.width);
+    rotate(q, cos, sin, own, period, heads, l.width);
+    rotate(k, cos, sin, own, period, kv_heads, l.width);
 }
 
-template <class T> void after(const Layer& l, const T* attended, const T* x, T* y, T* work, int64_t rows) {
+template <class T>
+void after(Member& member, const Layer& l, const T* attended, const T* x, T* y, T* work, int64_t rows) {
     const int64_t hidden = l.o.outputs, inner = l.gate.outputs;
     T *normed = work, *gate = normed + rows * hidden, *up = gate + rows * inner;
-    multiply_all<T>({l.openmp, {&l.o}, {y}, 1, attended, rows, false});
-    add(y, x, rows * hidden);
-    norm(l.second, y, normed, rows, hidden);
-    multiply_all<T>({l.openmp, {&l.gate, &l.up}, {gate, up}, 2, normed, rows, true});
-    multiply_all<T>({l.openmp, {&l.down}, {normed}, 1, gate, rows, false});
-    add(y, normed, rows * hidden);
+    multiply(member, l.o, attended, y, rows);
+    add(y, x, rows, hidden, member.part(hidden));
+    member.wait();
+    norm(l.second, y, normed, member.part(rows), hidden);
+    member.wait();
+    multiply(member, l.gate, normed, gate, rows);
+    multiply(member, l.up, normed, up, rows);
+    activate(gate, up, rows, inner, member.part(inner));
+    member.wait();
+    multiply(member, l.down, gate, normed, rows);
+    add(y, normed, rows, hidden, member.part(hidden));
 }
 
 }  // namespace
@@ -155,24 +150,28 @@ template <class T> void after(const Layer& l, const T* attended, const T* x, T* 
 // work [rows, hidden].
 extern "C" void draftwood_before_attention(const Layer* layer, const void* x, const void* cos, const void* sin,
                                            int64_t period, void* q, void* k, void* v, void* work, int64_t rows) {
-    if (layer->narrow)
-        before(*layer, static_cast<const bfloat16*>(x), static_cast<const bfloat16*>(cos),
-               static_cast<const bfloat16*>(sin), period, static_cast<bfloat16*>(q), static_cast<bfloat16*>(k),
-               static_cast<bfloat16*>(v), static_cast<bfloat16*>(work), rows);
-    else
-        before(*layer, static_cast<const float*>(x), static_cast<const float*>(cos), static_cast<const float*>(sin),
-               period, static_cast<float*>(q), static_cast<float*>(k), static_cast<float*>(v),
-               static_cast<float*>(work), rows);
+    together(layer->openmp, [=](Member& member) {
+        if (layer->narrow)
+            before(member, *layer, static_cast<const bfloat16*>(x), static_cast<const bfloat16*>(cos),
+                   static_cast<const bfloat16*>(sin), period, static_cast<bfloat16*>(q), static_cast<bfloat16*>(k),
+                   static_cast<bfloat16*>(v), static_cast<bfloat16*>(work), rows);
+        else
+            before(member, *layer, static_cast<const float*>(x), static_cast<const float*>(cos),
+                   static_cast<const float*>(sin), period, static_cast<float*>(q), static_cast<float*>(k),
+                   static_cast<float*>(v), static_cast<float*>(work), rows);
+    });
 }
 
 // From attended [rows, heads * width] and the layer's input x [rows, hidden] to its output y [rows, hidden]; work
 // [rows, hidden + 2 * inner].
 extern "C" void draftwood_after_attention(const Layer* layer, const void* attended, const void* x, void* y, void* work,
                                           int64_t rows) {
-    if (layer->narrow)
-        after(*layer, static_cast<const bfloat16*>(attended), static_cast<const bfloat16*>(x),
-              static_cast<bfloat16*>(y), static_cast<bfloat16*>(work), rows);
-    else
-        after(*layer, static_cast<const float*>(attended), static_cast<const float*>(x), static_cast<float*>(y),
-              static_cast<float*>(work), rows);
+    together(layer->openmp, [=](Member& member) {
+        if (layer->narrow)
+            after(member, *layer, static_cast<const bfloat16*>(attended), static_cast<const bfloat16*>(x),
+                  static_cast<bfloat16*>(y), static_cast<bfloat16*>(work), rows);
+        else
+            after(member, *layer, static_cast<const float*>(attended), static_cast<const float*>(x),
+                  static_cast<float*>(y), static_cast<float*>(work), rows);
+    });
 }

@@ -20,11 +20,13 @@ struct Stack {
     Attention attention;     // of all layers, without queries, keys, values and output
 };
 
-template <class T> void keep(T* cached, const T* rows, const int64_t* entries, int64_t count, int64_t width) {
-    for (int64_t row = 0; row < count; row++) std::memcpy(cached + entries[row] * width, rows + row * width, width * sizeof(T));
+// Rows into the entries of the cache that keep them.
+template <class T> void keep(T* cached, const T* rows, const int64_t* entries, Range own, int64_t width) {
+    for (int64_t row = own.begin; row < own.end; row++)
+        std::memcpy(cached + entries[row] * width, rows + row * width, width * sizeof(T));
 }
 
-template <class T> void run_layers(const Stack& s) {
+template <class T> void run_layers(Member& member, const Stack& s) {
     const Layer& first = *s.layers[0];
     const int64_t rows = s.rows, kv = first.k.outputs, hidden = first.o.outputs;
     T *q = static_cast<T*>(s.work), *k = q + rows * first.q.outputs, *v = k + rows * kv, *attended = v + rows * kv;
@@ -35,16 +37,19 @@ template <class T> void run_layers(const Stack& s) {
         const Layer& layer = *s.layers[i];
         T *keys = static_cast<T*>(s.keys[i]), *values = static_cast<T*>(s.values[i]);
         T* y = s.ys[i] ? static_cast<T*>(s.ys[i]) : unread[i % 2];
-        before(layer, x, cos, sin, s.period, q, k, v, work, rows);
-        keep(keys, k, s.entries, rows, kv);
-        keep(values, v, s.entries, rows, kv);
+        before(member, layer, x, cos, sin, s.period, q, k, v, work, rows);
+        keep(keys, k, s.entries, member.part(rows), kv);
+        keep(values, v, s.entries, member.part(rows), kv);
+        member.wait();
         Attention attention = s.attention;
         attention.q = q;
         attention.k = keys + s.shift;
         attention.v = values + s.shift;
         attention.out = attended;
-        draftwood_attention(&attention);
-        after(layer, attended, x, y, work, rows);
+        run_attention(&attention);
+        member.wait();
+        after(member, layer, attended, x, y, work, rows);
+        member.wait();
         x = y;
     }
 }
@@ -52,8 +57,10 @@ template <class T> void run_layers(const Stack& s) {
 }  // namespace
 
 extern "C" void draftwood_stack(const Stack* stack) {
-    if (stack->attention.narrow)
-        run_layers<bfloat16>(*stack);
-    else
-        run_layers<float>(*stack);
+    together(stack->layers[0]->openmp, [=](Member& member) {
+        if (stack->attention.narrow)
+            run_layers<bfloat16>(member, *stack);
+        else
+            run_layers<float>(member, *stack);
+    });
 }

@@ -17,10 +17,10 @@ struct Top {
 };
 
 template <class T> void top_of_rows(const Top& asked) {
-    static thread_local Scores scores;
+    static thread_local Scores<T> scores;
     const T* logits = static_cast<const T*>(asked.logits);
     for (int64_t row = asked.openmp->thread(); row < asked.rows; row += asked.openmp->threads()) {
-        asked.numbers[row] = scores.read(logits + row * asked.vocab, asked.vocab, 1.0f);
+        asked.numbers[row] = scores.read(logits + row * asked.vocab, asked.vocab);
         if (!asked.numbers[row]) continue;
         scores.write_top(asked.k, asked.tokens + row * asked.k, asked.shares + row * asked.k);
     }

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from draftwood.protocols import SavedTokens
 from draftwood.runner.cache import KVCache, Plane
-from draftwood.runner.cpu.aligned import LINE
+from draftwood.runner.cpu.aligned import zeros
 
 _GRAIN = 64
 
@@ -258,6 +258,4 @@ def _zeros(shape: tuple[int, ...], plane: Plane) -> torch.Tensor:
     if plane.device.type != "cpu":
         return torch.zeros(shape, dtype=plane.dtype, device=plane.device)
     size = math.prod(shape) * plane.dtype.itemsize
-    found = np.zeros(size + LINE, dtype=np.uint8)
-    begin = -found.ctypes.data % LINE  # where torch's own tensors begin
-    return torch.from_numpy(found[begin : begin + size]).view(plane.dtype).view(shape)
+    return torch.from_numpy(zeros(size)).view(plane.dtype).view(shape)

@@ -1,43 +1,84 @@
-"""Weights moved to the beginning of a cache line, for the compiled products.
+"""Weights moved into large pages and to the beginning of a cache line, for the compiled products.
 
-In a mapped file the weights lie behind a header of any length: safetensors pads it to 8 bytes. Then
-nearly every vector of a weight lies in two cache lines, and products of 4, 5 or 9 rows take up to a
-sixth longer. Where one is moved, all weights in mapped memory are: one that stayed would keep the
-whole file in memory beside the copies of the others.
+A step reads all weights. In pages of 4 KB the processor looks an address up every 64 lines, and
+stops fetching ahead; Linux gives pages of 2 MB to who asks, and NumPy asks for arrays of 4 MB and
+more. A weight is often smaller, so that weights of one shape lie in an array together: they get the
+same layout, and so leave it together. In a mapped file the weights lie behind a header of any
+length: nearly every vector of a weight lies in two cache lines then.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+import weakref
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 LINE = 64
 """Bytes of a cache line, and of the widest vector."""
 
+_MOST = 1 << 26
+"""Bytes of an array of several weights: one that is freed alone keeps the others' memory."""
+
+_arrays: dict[int, int] = {}
+"""Begin and end of each array of weights."""
+
 
 def align(weights: Iterable[torch.Tensor]) -> int:
-    """Move weights that begin within a cache line, bit for bit; returns the bytes that were moved.
+    """Move weights into large pages, bit for bit; returns the bytes that were moved.
 
-    With them all others in mapped memory. A weight whose memory another tensor or process may use
-    stays where it is.
+    Those that were moved before stay, and those whose memory another tensor or process may use.
 
     Args:
         weights: contiguous, on the CPU; tied ones may come several times.
     """
     different = {id(weight): weight for weight in weights}.values()
     begins = Counter(weight.data_ptr() for weight in different)
-    free = [weight for weight in different if begins[weight.data_ptr()] == 1 and _owns(weight)]
-    if not any(weight.data_ptr() % LINE for weight in free):
-        return 0
+    by_shape: defaultdict[object, list[torch.Tensor]] = defaultdict(list)
+    for weight in different:
+        if begins[weight.data_ptr()] == 1 and _owns(weight) and not _moved(weight):
+            by_shape[weight.shape, weight.dtype].append(weight)
     moved = 0
-    for weight in free:
-        # PyTorch can resize the memory that it took itself; that of a mapped file it cannot.
-        if weight.data_ptr() % LINE or not weight.untyped_storage().resizable():
-            with torch.inference_mode(False), torch.no_grad():
-                # PyTorch's own memory begins at a multiple of 64 bytes.
-                weight.data = torch.empty_like(weight).copy_(weight)
-            moved += weight.nbytes
+    for alike in by_shape.values():
+        for some in _parts(alike):
+            _move(some)
+            moved += sum(weight.nbytes for weight in some)
     return moved
+
+
+def zeros(size: int) -> NDArray[np.uint8]:
+    """Bytes that begin at a cache line; their pages become memory as they are written."""
+    found = np.zeros(size + LINE, dtype=np.uint8)
+    begin = -found.ctypes.data % LINE
+    return found[begin : begin + size]
+
+
+def _move(weights: Sequence[torch.Tensor]) -> None:
+    """Move weights into one array."""
+    place, sizes = 0, [-(-weight.nbytes // LINE) * LINE for weight in weights]
+    array = zeros(sum(sizes))
+    begin = array.ctypes.data
+    _arrays[begin] = begin + array.nbytes
+    # Weights keep what the array is a part of.
+    weakref.finalize(array.base, _arrays.pop, begin).atexit = False
+    for weight, size in zip(weights, sizes, strict=True):
+        own = torch.from_numpy(array[place : place + weight.nbytes])
+        with torch.inference_mode(False), torch.no_grad():
+            weight.data = own.view(weight.dtype).view(weight.shape).copy_(weight)
+        place += size
+
+
+def _parts(weights: Sequence[torch.Tensor]) -> Iterator[Sequence[torch.Tensor]]:
+    """Weights of one size that come into one array."""
+    each = max(1, _MOST // max(1, weights[0].nbytes))
+    for begin in range(0, len(weights), each):
+        yield weights[begin : begin + each]
+
+
+def _moved(weight: torch.Tensor) -> bool:
+    place = weight.data_ptr()
+    return any(begin <= place < end for begin, end in _arrays.items())
 
 
 def _owns(weight: torch.Tensor) -> bool:

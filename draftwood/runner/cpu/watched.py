@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 CAPTURING = "transformers.utils.output_capturing"
 """Module of the hooks that transformers leaves on attentions once hidden states were asked for.
@@ -59,14 +60,19 @@ class Watched:
         self._children = _columns(self.children, 3)
         self._forwards = _columns(self.forwards, 2)
         self._modules, self._methods = _columns(self.methods, 2)
+        absent: list[Any] = []
         addressed: list[Any] = []
         others: list[Any] = []
         for row in self.places:
             found = dict.get(row[0], row[1])
-            has_address = found is not None and found.data_ptr() == row[2]
-            (addressed if has_address else others).append(row)
-        # Most parameters have an address, which is read without a call of Python's.
+            if found is None:
+                absent.append(row)
+            else:
+                (addressed if found.data_ptr() == row[2] else others).append(row)
+        # Most parameters have an address, or are not there: no call of Python's for each.
         self._addressed, self._others = _columns(addressed, 3), others
+        self._absent = _columns(absent, 3)
+        self._unhooked_until = -1
 
     @classmethod
     def all_of(cls, parts: "Sequence[Watched]") -> "Watched":
@@ -84,13 +90,23 @@ class Watched:
         tables, names, children = self._children
         members, forwards = self._forwards
         return (
-            not any(acting(hooks) for hooks in self.hooks if hooks)
+            self._unhooked()
             and [*map(dict.get, tables, names)] == children
             and [*map(dict.get, members, repeat("forward"))] == forwards
             and [type(module).forward for module in self._modules] == self._methods
+            and [*map(dict.get, *self._absent[:2])] == self._absent[2]
             and all(place(parameters, name) == known for parameters, name, known in self._others)
             and self._same_addresses()
         )
+
+    def _unhooked(self) -> bool:
+        """Whether no hook may do something. PyTorch numbers them, so that a new one is noticed."""
+        number = RemovableHandle.next_id
+        if number != self._unhooked_until:
+            if any(acting(hooks) for hooks in self.hooks if hooks):
+                return False
+            self._unhooked_until = number
+        return True
 
     def _same_addresses(self) -> bool:
         parameters, names, addresses = self._addressed

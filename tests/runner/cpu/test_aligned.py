@@ -1,4 +1,4 @@
-"""Weights within a cache line are moved, bit for bit, unless something else uses their memory."""
+"""Weights are moved into arrays, bit for bit, unless something else uses their memory."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from draftwood.runner.cpu import aligned
 from draftwood.runner.cpu.aligned import LINE, align
 from draftwood.runner.cpu.packing import pack
 
@@ -31,11 +32,43 @@ def test_a_displaced_weight_is_moved_bit_for_bit(dtype: torch.dtype) -> None:
     assert torch.equal(weight, before)
 
 
-def test_a_weight_at_a_cache_line_stays() -> None:
+def test_a_weight_that_was_moved_stays() -> None:
     weight = nn.Parameter(torch.randn(6, 8))
+    assert align([weight]) == weight.nbytes
     place = weight.data_ptr()
     assert align([weight]) == 0
     assert weight.data_ptr() == place
+
+
+def test_weights_of_one_shape_lie_in_an_array_together() -> None:
+    kinds = [((6, 8), torch.float32), ((5, 3), torch.float32), ((6, 8), torch.bfloat16)]
+    weights = [nn.Parameter(torch.randn(*shape).to(dtype), False) for shape, dtype in kinds * 3]
+    align(weights)
+    for first in range(3):
+        size = weights[first].nbytes
+        apart = -(-size // LINE) * LINE
+        places = [each.data_ptr() for each in weights[first::3]]
+        assert places == [places[0] + i * apart for i in range(3)]
+        assert {each.untyped_storage().nbytes() for each in weights[first::3]} == {size}
+
+
+def test_large_weights_share_no_array_with_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aligned, "_MOST", 400)
+    weights = [nn.Parameter(torch.randn(6, 8), False) for _ in range(5)]
+    before = set(aligned._arrays)
+    align(weights)
+    assert len(set(aligned._arrays) - before) == 3
+
+
+def test_the_memory_of_weights_is_free_when_all_of_them_are() -> None:
+    weights = [nn.Parameter(torch.randn(6, 8), False) for _ in range(2)]
+    before = set(aligned._arrays)
+    align(weights)
+    (array,) = set(aligned._arrays) - before
+    del weights[0]
+    assert array in aligned._arrays
+    del weights[0]
+    assert array not in aligned._arrays
 
 
 def test_weights_that_share_memory_stay_together() -> None:
@@ -48,27 +81,14 @@ def test_weights_that_share_memory_stay_together() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of a process")
 @pytest.mark.parametrize("padding", range(8))
-def test_a_mapped_file_is_let_go_if_a_weight_is_moved(padding: int, tmp_path: Path) -> None:
+def test_a_mapped_file_is_let_go(padding: int, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
-    # Weights of 192 bytes and less: some begin at a cache line at every length of the header.
     model = nn.Sequential(nn.Embedding(6, 8), nn.Linear(8, 6), nn.LayerNorm(6), nn.Linear(6, 3))
     save_file(model.state_dict(), path, {"padding": "x" * 8 * padding})
     model.load_state_dict(load_file(path), assign=True)
     assert str(path) in Path("/proc/self/maps").read_text()
     pack(model, lambda weights: [None] * len(weights))
     assert str(path) not in Path("/proc/self/maps").read_text()
-
-
-def test_a_file_whose_weights_begin_at_cache_lines_stays_mapped(tmp_path: Path) -> None:
-    state = {"a": torch.randn(6, 32), "b": torch.randn(16)}
-    for padding in range(8):
-        save_file(state, tmp_path / "model.safetensors", {"padding": "x" * 8 * padding})
-        mapped: list[Tensor] = list(load_file(tmp_path / "model.safetensors").values())
-        if not any(each.data_ptr() % LINE for each in mapped):
-            break
-    places = [each.data_ptr() for each in mapped]
-    assert align(mapped) == 0
-    assert [each.data_ptr() for each in mapped] == places
 
 
 def test_the_weights_of_a_mapped_file_are_moved_before_they_are_packed(tmp_path: Path) -> None:

@@ -87,6 +87,26 @@ def forward(runner: Runner, slots: list[int], taps: tuple[int, ...]) -> list[Tar
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_number_of_threads_does_not_matter(dtype: torch.dtype, calls: list[int]) -> None:
+    model: Any = tiny_llama(layers=4, head_dim=16)
+    runner = attach(model.to(dtype))
+    slots = [runner.open(20) for _ in TREES]
+    runner.prefill(slots, PROMPTS, Needs())
+    before, found = torch.get_num_threads(), list[Tensor]()
+    calls.clear()
+    try:
+        # Also more threads than cores, which have to wait for a core.
+        for threads in (1, 2, 3, 8):
+            torch.set_num_threads(threads)
+            for _ in range(10):
+                found.append(torch.cat([each.logits for each in forward(runner, slots, ())]))
+    finally:
+        torch.set_num_threads(before)
+    assert len(calls) == len(found), "in one call each"
+    assert all(torch.equal(each, found[0]) for each in found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("requests", [1, 3])
 @pytest.mark.parametrize("taps", [(), (0,), (2,), (1, 3), (4,), (0, 1, 2, 3, 4)], ids=str)
 def test_a_stack_equals_its_layers(

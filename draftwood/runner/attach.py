@@ -68,7 +68,7 @@ def attach(
     *,
     packing: bool = True,
     fresh: bool = False,
-    chunk: int = 512,
+    chunk: int | None = None,
     self_test: bool = True,
 ) -> Runner:
     """Attach ``model`` so that it scores token trees; :func:`detach` undoes it.
@@ -84,15 +84,16 @@ def attach(
             fuse norms; on a GPU, make linears of one input one product
             (:mod:`draftwood.runner.joined_linears`). A divided model is left as it is.
         fresh: choose weight layouts anew instead of using those cached for this machine.
-        chunk: prompt tokens per sequence and prefill forward, at least 1.
+        chunk: prompt tokens per sequence and prefill forward, at least 1; by default 512, and 4,096
+            at a prompt's beginning, where attention needs no mask.
         self_test: compare trees with the model's own forward before returning.
 
     Raises:
         DraftwoodError: the model cannot decode trees losslessly; the message says why. Or it is
             attached with other settings, or its device or dtype has changed since.
     """
-    chunk = integer("chunk", chunk)
-    if chunk < 1:
+    chunk = None if chunk is None else integer("chunk", chunk)
+    if chunk is not None and chunk < 1:
         raise DraftwoodError(f"chunk is {chunk}; give at least 1 token per prefill forward")
     refuse_model(model)
     settings = f"packing={packing!r}, chunk={chunk}"

@@ -168,8 +168,12 @@ class DeviceMasks:
 
     def chunk(self, starts: Sequence[int], counts: Sequence[int]) -> tuple[Visibility, MaskPlan]:
         """See :class:`draftwood.runner.masks.MaskBuilder`."""
-        q, kv = max(counts), max(map(add, starts, counts))
-        if self._causal and not any(starts) and kv <= self._reach:
+        if self.causal(starts, counts):
             return Visibility.CAUSAL, self._unmasked
+        q, kv = max(counts), max(map(add, starts, counts))
         given = np.array(starts, dtype=np.int64)
         return Visibility.TREE, ChunkPlan(given, q, kv, self._kinds, self._group, self._dtype)
+
+    def causal(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
+        """See :class:`draftwood.runner.masks.MaskBuilder`."""
+        return self._causal and not any(starts) and max(counts) <= self._reach

@@ -138,12 +138,17 @@ class DeviceTrees:
 
     def chunk(self, starts: Sequence[int], counts: Sequence[int]) -> tuple[Visibility, MaskPlan]:
         """See :class:`draftwood.runner.masks.MaskBuilder`."""
-        # PyTorch's kernel takes one prompt at a time.
-        if self._causal and len(counts) == 1 and not starts[0] and counts[0] <= self._reach:
+        if self.causal(starts, counts):
             return Visibility.CAUSAL, self._unmasked
         nothing = np.zeros((len(counts), 0), dtype=np.int64)
         words = np.zeros((sum(counts), 0), dtype=np.int64)
         return Visibility.CHUNK, self._plan(counts, starts, [0] * len(counts), words, nothing)
+
+    def causal(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
+        """See :class:`draftwood.runner.masks.MaskBuilder`."""
+        # PyTorch's kernel takes one prompt at a time.
+        alone = self._causal and len(counts) == 1
+        return alone and not starts[0] and counts[0] <= self._reach
 
     def _plan(
         self,

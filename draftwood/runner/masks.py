@@ -56,6 +56,10 @@ class MaskBuilder(Protocol):
         """Masks of a prefill chunk: ``counts[i]`` consecutive tokens from ``starts[i]`` on."""
         ...
 
+    def causal(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
+        """Whether attention of such a chunk needs no mask, but that it is causal."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class ReadyMasks:
@@ -236,15 +240,19 @@ class TreeMasks:
 
     def chunk(self, starts: Sequence[int], counts: Sequence[int]) -> tuple[Visibility, MaskPlan]:
         """See :class:`MaskBuilder`."""
-        q, kv = max(counts), max(map(add, starts, counts))
-        if not any(starts) and kv <= self._reach:
+        if self.causal(starts, counts):
             return Visibility.CAUSAL, self._unmasked
+        q, kv = max(counts), max(map(add, starts, counts))
         masks = {}
         for kind in self._kinds:
             hidden = hidden_in_chunk(kind, torch.tensor(starts), q, kv)[:, None]
             mask = torch.zeros(hidden.shape, dtype=self._dtype)
             masks[kind.name] = mask.masked_fill_(hidden, -torch.inf)
         return Visibility.CHUNK, ReadyMasks(one_or_all(masks))
+
+    def causal(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
+        """See :class:`MaskBuilder`."""
+        return not any(starts) and max(counts) <= self._reach
 
     def _write_full(
         self,

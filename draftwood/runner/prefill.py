@@ -17,6 +17,11 @@ from draftwood.protocols import Needs, TargetOutput
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.to_host import HostRows, to_host, unread
 
+CHUNK = 512
+"""Tokens of a prompt in a forward, behind others."""
+BEGINNING = 1 << 12
+"""Tokens of a prompt in its first forward, whose attention needs no mask: masked, it takes longer,
+and its mask takes memory."""
 _TOKENS = 1 << 13
 """Tokens of a forward over prompts at most: their activations take memory."""
 _LOGITS = 1 << 27
@@ -64,14 +69,14 @@ class ChunkedPrefill:
     Attributes:
         forward_pass: the model with its cache.
         needs: what drafters want computed.
-        chunk: most tokens per sequence and forward.
+        chunk: most tokens per sequence and forward; None: ``CHUNK``, or ``BEGINNING``.
         vocab_size: width of the logits.
         plain_topk: see :func:`draftwood.runner.to_host.to_host`.
     """
 
     forward_pass: ForwardPass
     needs: Needs
-    chunk: int
+    chunk: int | None
     vocab_size: int
     plain_topk: bool = False
 
@@ -89,7 +94,7 @@ class ChunkedPrefill:
         done = 0
         live = sorted(prompts, key=lambda prompt: cache.row(prompt.slot))
         while live:
-            q = min(self._most(len(live)), max(len(prompt.tokens) for prompt in live) - done)
+            q = min(self._most(live, done), max(len(prompt.tokens) for prompt in live) - done)
             self._run_chunk(live, done, q)
             done += q
             live = [prompt for prompt in live if len(prompt.tokens) > done]
@@ -97,10 +102,19 @@ class ChunkedPrefill:
             cache.resize(prompt.slot, prompt.start + len(prompt.tokens))
         return [prompt.output() for prompt in prompts]
 
-    def _most(self, prompts: int) -> int:
-        """Most tokens of each of so many prompts in a forward."""
+    def _most(self, live: Sequence[PendingPrompt], done: int) -> int:
+        """Most tokens of each prompt in a forward, behind the first ``done``."""
         tokens = _LOGITS // self.vocab_size if self.needs.prompt_rows else _TOKENS
-        return max(1, min(self.chunk, tokens // prompts))
+        most = max(1, tokens // len(live))
+        if self.chunk is not None:
+            return min(self.chunk, most)
+        # With all logits, which take memory too, larger forwards are no faster.
+        if self.needs.prompt_rows:
+            return min(CHUNK, most)
+        starts = [prompt.start + done for prompt in live]
+        counts = [min(BEGINNING, most, len(prompt.tokens) - done) for prompt in live]
+        begins = self.forward_pass.masks.causal(starts, counts)
+        return min(BEGINNING if begins else CHUNK, most)
 
     def _run_chunk(self, live: Sequence[PendingPrompt], done: int, q: int) -> None:
         """Cache the ``q`` positions after the first ``done`` of every prompt."""

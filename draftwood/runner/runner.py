@@ -49,7 +49,7 @@ class Runner:
         model: the attached model.
         info: the target's facts.
         forward_pass: the model with its KV cache.
-        chunk: prompt tokens per sequence and prefill forward.
+        chunk: prompt tokens per sequence and prefill forward; None: see :mod:`.prefill`.
         undo: undoes the attachment when it is closed.
         packed: linears whose weights are packed again if they were read or changed.
     """
@@ -62,7 +62,7 @@ class Runner:
         model: Any,
         info: TargetInfo,
         forward_pass: ForwardPass,
-        chunk: int,
+        chunk: int | None,
         undo: ExitStack,
         packed: Sequence[PackedLinear | Int8Linear],
     ) -> None:

@@ -216,7 +216,7 @@ def test_a_second_attachment_is_the_first_unless_settings_differ() -> None:
     model = FAMILIES["llama"]()
     runner = attach(model, self_test=False)
     assert attach(model, self_test=False) is runner
-    with pytest.raises(DraftwoodError, match=r"packing=True, chunk=512, self_test=False: call"):
+    with pytest.raises(DraftwoodError, match=r"packing=True, chunk=None, self_test=False: call"):
         attach(model)
     with pytest.raises(DraftwoodError, match=r"draftwood\.detach\(model\) first"):
         attach(model, packing=False, self_test=False)

@@ -80,6 +80,38 @@ def test_a_forward_has_a_bounded_number_of_tokens(
         assert len(rows.argmax) == (len(text) if prompt_rows else 1)
 
 
+@pytest.mark.parametrize(
+    ("family", "begins", "sizes"),
+    [
+        ("llama", 0, [13]),
+        ("llama", 3, [4, 4, 4, 1]),
+        # It sees fewer positions: more need a mask.
+        ("mistral_sliding", 0, [4, 4, 4, 1]),
+    ],
+)
+def test_the_beginning_of_a_text_is_read_in_larger_chunks(
+    family: str, begins: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefill, "CHUNK", 4)
+    monkeypatch.setattr(prefill, "BEGINNING", 20)
+    runner = attach(FAMILIES[family](), self_test=False)
+    [text] = random_prompts(np.random.default_rng(3), (begins + 13,), VOCAB)
+    slot = runner.open(40)
+    if begins:
+        runner.prefill([slot], [text[:begins]], Needs())
+    seen: list[int] = []
+    model: Any = runner.model
+    model.model.register_forward_pre_hook(
+        lambda module, given, named: seen.append(named["input_ids"].shape[1]), with_kwargs=True
+    )
+    [found] = runner.prefill([slot], [text[begins:]], Needs())
+    assert seen == sizes
+    assert worst(found, plain_logits(runner.model, text)[-1:]) < TOLERANCE
+    seen.clear()
+    runner.prefill([runner.open(40)], [text], Needs(prompt_rows=True))
+    assert max(seen) == 4, "all logits of so many take memory"
+
+
 def test_only_requested_rows_reach_the_lm_head(llama: Runner) -> None:
     seen: list[int] = []
     model: Any = llama.model

@@ -121,7 +121,7 @@ def test_drafts_of_a_divided_target_are_not_packed() -> None:
     ModelHost(Divided(vocab_size=VOCAB)).model(draft)
     known = find_attached(draft)
     assert known is not None
-    assert known.settings == "packing=False, chunk=512"
+    assert known.settings == "packing=False, chunk=None"
 
 
 def test_the_tuner_gets_the_times_of_the_first_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from runs.median_time import median_seconds
@@ -12,7 +13,8 @@ _NUMBERS = 1 << 26
 
 def read_speed() -> float:
     """Bytes per second of a sum over memory, the median, with torch's threads."""
-    numbers = torch.ones(_NUMBERS)
+    # In large pages, as an attached model's weights: NumPy asks for them.
+    numbers = torch.from_numpy(np.ones(_NUMBERS, dtype=np.float32))
     return numbers.nbytes / median_seconds(numbers.sum, numbers.device)
 
 

@@ -8,10 +8,13 @@
 
 #include <atomic>
 #include <sched.h>
+#include <time.h>
 
 namespace {
 
-constexpr int64_t SPINS = 1 << 12;  // looks at what the others have reached before the processor is offered to them
+constexpr int64_t SPINS = 1 << 12;   // polls before a thread offers its processor to others,
+constexpr int64_t YIELDS = 1 << 12;  // and polls before it sleeps between them
+constexpr timespec NAP{0, 50000};
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -37,8 +40,10 @@ struct Member {
         for (int64_t turn = 0; arrived.load(std::memory_order_acquire) < expected; turn++)
             if (turn < SPINS)
                 pause();
-            else
+            else if (turn < SPINS + YIELDS)
                 sched_yield();
+            else
+                nanosleep(&NAP, nullptr);
     }
 
     // This thread's part of `count` things.

@@ -76,6 +76,9 @@ class ForwardPass:
     #: The further numbers of the last run, on the device.
     further: torch.Tensor
 
+    #: Tokens of a prompt in its first forward (:mod:`draftwood.runner.prefill`).
+    beginning: int = 512
+
     #: Runs trees in buckets, where a device repeats recorded forwards.
     static: StaticForward | None = None
 

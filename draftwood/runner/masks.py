@@ -57,7 +57,7 @@ class MaskBuilder(Protocol):
         ...
 
     def causal(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
-        """Whether attention of such a chunk needs no mask, but that it is causal."""
+        """Whether plain causal attention, without a mask, is right for such a chunk."""
         ...
 
 

@@ -1,10 +1,10 @@
 """Weights moved into large pages and to the beginning of a cache line, for the compiled products.
 
-A step reads all weights. In pages of 4 KB the processor looks an address up every 64 lines, and
-stops fetching ahead; Linux gives pages of 2 MB to who asks, and NumPy asks for arrays of 4 MB and
-more. A weight is often smaller, so that weights of one shape lie in an array together: they get the
-same layout, and so leave it together. In a mapped file the weights lie behind a header of any
-length: nearly every vector of a weight lies in two cache lines then.
+A step reads all weights. In pages of 4 KB the processor looks up an address every 64 cache lines,
+and stops fetching ahead. Linux gives pages of 2 MB to programs that ask, and NumPy asks for arrays
+of 4 MB and more. A weight is often smaller, so weights of one shape lie in an array together: they
+get the same layout, so they leave the array together. In a mapped file the weights lie behind a
+header of any length, and nearly every vector of a weight lies in two cache lines.
 """
 
 import weakref
@@ -19,25 +19,29 @@ LINE = 64
 """Bytes of a cache line, and of the widest vector."""
 
 _MOST = 1 << 26
-"""Bytes of an array of several weights: one that is freed alone keeps the others' memory."""
+"""Most bytes of an array of several weights: its memory is free when the last of them is."""
 
 _arrays: dict[int, int] = {}
 """Begin and end of each array of weights."""
 
 
-def align(weights: Iterable[torch.Tensor]) -> int:
+def align(weights: Iterable[torch.Tensor], others: Iterable[torch.Tensor] = ()) -> int:
     """Move weights into large pages, bit for bit; returns the bytes that were moved.
 
-    Those that were moved before stay, and those whose memory another tensor or process may use.
+    Those that were moved before stay, and those whose memory is another tensor's of these too, or
+    shared with another process. Tensors that are not given keep the old memory.
 
     Args:
         weights: contiguous, on the CPU; tied ones may come several times.
+        others: further plain tensors of the model.
     """
-    different = {id(weight): weight for weight in weights}.values()
-    begins = Counter(weight.data_ptr() for weight in different)
+    different = {id(weight): weight for weight in weights}
+    every = different | {id(other): other for other in others}
+    users = Counter(each.untyped_storage().data_ptr() for each in every.values())
     by_shape: defaultdict[object, list[torch.Tensor]] = defaultdict(list)
-    for weight in different:
-        if begins[weight.data_ptr()] == 1 and _owns(weight) and not _moved(weight):
+    for weight in different.values():
+        alone = users[weight.untyped_storage().data_ptr()] == 1
+        if alone and _owns(weight) and not _moved(weight):
             by_shape[weight.shape, weight.dtype].append(weight)
     moved = 0
     for alike in by_shape.values():
@@ -63,8 +67,8 @@ def _move(weights: Sequence[torch.Tensor]) -> None:
     # Weights keep what the array is a part of.
     weakref.finalize(array.base, _arrays.pop, begin).atexit = False
     for weight, size in zip(weights, sizes, strict=True):
-        own = torch.from_numpy(array[place : place + weight.nbytes])
         with torch.inference_mode(False), torch.no_grad():
+            own = torch.from_numpy(array[place : place + weight.nbytes])
             weight.data = own.view(weight.dtype).view(weight.shape).copy_(weight)
         place += size
 
@@ -78,7 +82,8 @@ def _parts(weights: Sequence[torch.Tensor]) -> Iterator[Sequence[torch.Tensor]]:
 
 def _moved(weight: torch.Tensor) -> bool:
     place = weight.data_ptr()
-    return any(begin <= place < end for begin, end in _arrays.items())
+    # A copy: while it is read, another model may be freed.
+    return any(begin <= place < end for begin, end in _arrays.copy().items())
 
 
 def _owns(weight: torch.Tensor) -> bool:

@@ -11,7 +11,7 @@ A weight that only its module references is *moved* into the layout, so packing 
 Reading such a weight from the module restores the plain weight first. The module then computes with
 the plain weight until :meth:`PackedLinear.refresh`. A weight with other references (a tied
 embedding, an optimizer) is copied. The copy is used as long as the weight is unchanged. Compiled
-code needs neither, but a weight that begins at a cache line (:mod:`draftwood.runner.cpu.aligned`).
+code needs neither, but weights in large pages (:mod:`draftwood.runner.cpu.aligned`).
 """
 
 import logging
@@ -54,8 +54,11 @@ def pack(
     """
     packed: list[PackedLinear] = []
     modules = [module for module in _candidates(model) if module not in plain]
-    moved = align(weight for weight in model.parameters() if _plain_on_cpu(weight))
-    logger.debug("%.0f MB of weights moved to the beginning of cache lines", moved / 1e6)
+    every = [
+        each for each in (*model.parameters(), *model.buffers()) if type(each.data) is torch.Tensor
+    ]
+    moved = align([each for each in model.parameters() if _plain_on_cpu(each)], every)
+    logger.debug("%.0f MB of weights moved into large pages", moved / 1e6)
     owners = Counter(
         parameter.untyped_storage().data_ptr()
         for module in model.modules()

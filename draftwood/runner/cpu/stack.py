@@ -148,21 +148,26 @@ class LayerStack:
         """Whether x is what a layer has returned while the model has still to call the next one."""
         return x is self._returned and self._left
 
-    def handed_on(self, place: int, *passed: Any) -> Tensor:
+    def handed_on(
+        self, place: int, mask: Any, cache: object, factors: tuple[Tensor, Tensor], visible: object
+    ) -> Tensor:
         """What a layer returns, once the model calls it with what the one before returned.
 
         The layers whose outputs are not read return another one's.
 
         Args:
             place: of the layer.
-            passed: what it is called with, as in :class:`Passed`.
+            mask: what it is called with, see :class:`Passed`.
+            cache: likewise.
+            factors: likewise.
+            visible: likewise, the visibility.
 
         Raises:
             DraftwoodError: this is another layer than the next one, or it is given something else.
         """
         assert self._returned is not None
         assert self._passed is not None
-        if place != self._place + 1 or not self._passed.same(*passed):
+        if place != self._place + 1 or not self._passed.same(mask, cache, factors, visible):
             raise changed()
         self._place = place
         self._returned = self._results.get(place, self._returned)

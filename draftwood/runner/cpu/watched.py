@@ -72,7 +72,7 @@ class Watched:
         # Most parameters have an address, or are not there: no call of Python's for each.
         self._addressed, self._others = _columns(addressed, 3), others
         self._absent = _columns(absent, 3)
-        self._unhooked_until = -1
+        self._looked = self._unhooked_until = -1
 
     @classmethod
     def all_of(cls, parts: "Sequence[Watched]") -> "Watched":
@@ -100,12 +100,19 @@ class Watched:
         )
 
     def _unhooked(self) -> bool:
-        """Whether no hook may do something. PyTorch numbers them, so that a new one is noticed."""
+        """Whether no hook may do something.
+
+        PyTorch numbers hooks, so that new ones are noticed; not those that are put into the
+        dictionaries without a handle.
+        """
         number = RemovableHandle.next_id
         if number != self._unhooked_until:
             if any(acting(hooks) for hooks in self.hooks if hooks):
                 return False
-            self._unhooked_until = number
+            # A hook has its number before it is there: another thread may be about to add it.
+            if number == self._looked:
+                self._unhooked_until = number
+            self._looked = number
         return True
 
     def _same_addresses(self) -> bool:

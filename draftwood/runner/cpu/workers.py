@@ -1,8 +1,8 @@
 """The OpenMP threads that compute for a thread: each thread that uses torch has workers of its own.
 
 They sleep while they are not needed, but count. Once there are more of them than cores, GNU's
-OpenMP lets every worker sleep at each barrier instead of waiting actively. A step has hundreds of
-barriers, and takes a third longer then.
+OpenMP lets every worker sleep at each barrier instead of waiting actively. A step whose layers run
+one by one has hundreds of barriers, and takes a third longer then.
 """
 
 from draftwood.kernels.functions import torch_functions

@@ -52,6 +52,15 @@ def test_weights_of_one_shape_lie_in_an_array_together() -> None:
         assert {each.untyped_storage().nbytes() for each in weights[first::3]} == {size}
 
 
+def test_weights_are_moved_in_inference_mode() -> None:
+    numbers = torch.arange(48, dtype=torch.uint8)
+    before = numbers.clone()
+    with torch.inference_mode():
+        assert align([numbers]) == 48
+    assert torch.equal(numbers, before)
+    assert not numbers.is_inference()
+
+
 def test_large_weights_share_no_array_with_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aligned, "_MOST", 400)
     weights = [nn.Parameter(torch.randn(6, 8), False) for _ in range(5)]
@@ -76,6 +85,8 @@ def test_weights_that_share_memory_stay_together() -> None:
     other, row = nn.Parameter(weight.data, False), nn.Parameter(weight.data[1:2], False)
     assert align([weight, other]) == 0
     assert align([row]) == 0
+    assert align([weight], [weight, row]) == 0
+    assert align([weight], [nn.Parameter(weight.data.t(), False)]) == 0
     assert other.data_ptr() == weight.data_ptr()
 
 

@@ -142,6 +142,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "moved weight": lambda layer: setattr(
         layer.mlp.up_proj.weight, "data", layer.mlp.up_proj.weight.data * 2
     ),
+    "new bias": lambda layer: setattr(layer.mlp.up_proj, "bias", nn.Parameter(torch.ones(48))),
     "moved norm": lambda layer: setattr(
         layer.input_layernorm.weight, "data", layer.input_layernorm.weight.data * 2
     ),

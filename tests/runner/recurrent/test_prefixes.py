@@ -127,9 +127,14 @@ def test_prompts_that_part_before_a_known_state_share_nothing_and_do_not_wait() 
     runner.detach()
 
 
-def test_states_are_kept_within_long_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chunk", [16, None])
+def test_states_are_kept_within_long_prompts(
+    chunk: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(states, "_EVERY", 32)
-    runner = attached("qwen3_5_text", chunk=16)
+    for module in ("prefill", "attach"):
+        monkeypatch.setattr(f"draftwood.runner.{module}.CHUNK", 16)
+    runner = attached("qwen3_5_text", chunk=chunk)
     start, one, other = texts(3, 70, 40, 20)
     plain, engine = Engine(runner, "ar"), Engine(runner, "ar", prefix_cache="10MB")
     answer(engine, start + one)

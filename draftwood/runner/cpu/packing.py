@@ -54,11 +54,7 @@ def pack(
     """
     packed: list[PackedLinear] = []
     modules = [module for module in _candidates(model) if module not in plain]
-    every = [
-        each for each in (*model.parameters(), *model.buffers()) if type(each.data) is torch.Tensor
-    ]
-    moved = align([each for each in model.parameters() if _plain_on_cpu(each)], every)
-    logger.debug("%.0f MB of weights moved into large pages", moved / 1e6)
+    _move_into_large_pages(model)
     owners = Counter(
         parameter.untyped_storage().data_ptr()
         for module in model.modules()
@@ -72,6 +68,14 @@ def pack(
             tied = owners[module.weight.untyped_storage().data_ptr()] > 1
             packed.append(PackedLinear(module, choice, tied=tied))
     return packed
+
+
+def _move_into_large_pages(model: nn.Module) -> None:
+    """Move the model's weights; no reference to one is left, as who holds it decides on packing."""
+    every = [*model.parameters(), *model.buffers()]
+    plain = [each for each in every if type(each.data) is torch.Tensor]
+    moved = align([each for each in model.parameters() if _plain_on_cpu(each)], plain)
+    logger.debug("%.0f MB of weights moved into large pages", moved / 1e6)
 
 
 def _candidates(model: nn.Module) -> Iterator[nn.Linear]:

@@ -15,7 +15,7 @@ void attention_part(const Attention& a, Attend attend, int64_t most) {
     const int64_t thread = a.openmp->thread(), threads = a.openmp->threads(), group = a.heads / a.kv_heads;
     int64_t all = 0;
     for (int64_t batch = 0; batch < a.batch; batch++) all += a.heads * a.count(batch) * a.seen(batch);
-    const int64_t begin = all * thread / threads, end = all * (thread + 1) / threads;
+    const auto [begin, end] = part_of(all, thread, threads);
     int64_t passed = 0;
     for (int64_t batch = 0; batch < a.batch; batch++) {
         const int64_t each = group * a.count(batch), rows = a.kv_heads * each, seen = a.seen(batch);

@@ -110,17 +110,14 @@ template <class T> struct Scores {
             int64_t i = begin;
             Floats strip[AHEAD];
             for (Floats& part : strip) part = Floats{} - INFINITE;
+            const auto look = [&](auto n, int64_t at) ALWAYS_INLINE {
+                const Floats found = Kind<T>::floats(all + at);
+                odd[n] |= (Integers)(found != found);
+                strip[n] = larger(found, strip[n]);
+            };
             for (; i + AHEAD * LANES <= end; i += AHEAD * LANES)
-                unrolled<AHEAD>([&](auto n) ALWAYS_INLINE {
-                    const Floats found = Kind<T>::floats(all + i + n * LANES);
-                    odd[n] |= (Integers)(found != found);
-                    strip[n] = larger(found, strip[n]);
-                });
-            for (; i + LANES <= end; i += LANES) {
-                const Floats found = Kind<T>::floats(all + i);
-                odd[0] |= (Integers)(found != found);
-                strip[0] = larger(found, strip[0]);
-            }
+                unrolled<AHEAD>([&](auto n) ALWAYS_INLINE { look(n, i + n * LANES); });
+            for (; i + LANES <= end; i += LANES) look(std::integral_constant<int, 0>(), i);
             for (int n = 1; n < AHEAD; n++) strip[0] = larger(strip[n], strip[0]);
             store(peak, strip[0]);
             for (int lane = 0; i < end; i++, lane++) {

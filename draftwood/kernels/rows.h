@@ -120,7 +120,7 @@ void part(const Weight<T, S>& weight, int64_t first, int64_t end, const T* x, T*
 // What one of `threads` threads computes of y = x @ w.T + bias.
 template <class T, class S>
 void product(const Weight<T, S>& weight, int64_t thread, int64_t threads, const T* x, T* y, int64_t rows) {
-    const int64_t first = weight.outputs * thread / threads, end = weight.outputs * (thread + 1) / threads;
+    const auto [first, end] = part_of(weight.outputs, thread, threads);
 #if defined(HAS_TILES)
     if constexpr (std::is_same_v<S, bfloat16>) {
         if (tiles_allowed())

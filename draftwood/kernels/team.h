@@ -24,10 +24,6 @@ inline void pause() {
 #endif
 }
 
-struct Range {
-    int64_t begin, end;
-};
-
 // One of the threads.
 struct Member {
     std::atomic<int64_t>& arrived;  // of all threads, at all places so far
@@ -47,7 +43,7 @@ struct Member {
     }
 
     // This thread's part of `count` things.
-    Range part(int64_t count) const { return {count * thread / threads, count * (thread + 1) / threads}; }
+    Range part(int64_t count) const { return part_of(count, thread, threads); }
 };
 
 template <class F> struct Team {

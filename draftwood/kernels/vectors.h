@@ -270,6 +270,15 @@ inline Floats exponential(Floats x) {
 
 }  // namespace
 
+struct Range {
+    int64_t begin, end;
+};
+
+// A thread's part of `count` things.
+inline Range part_of(int64_t count, int64_t thread, int64_t threads) {
+    return {count * thread / threads, count * (thread + 1) / threads};
+}
+
 // OpenMP of the caller, whose threads are used.
 struct OpenMP {
     void (*parallel)(void (*)(void*), void*, unsigned, unsigned);  // GOMP_parallel

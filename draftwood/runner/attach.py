@@ -44,7 +44,6 @@ from draftwood.runner.eager import eagerly
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.gpu_layers import GpuLayers, fuse_gpu_layers
 from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, layer_kinds
-from draftwood.runner.prefill import BEGINNING, CHUNK
 from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
 from draftwood.runner.ranks import Ranks, ranks_of
@@ -172,7 +171,10 @@ def attach(
             model, caches[0], masks[0], device, direct_calls, rotary, fused_layers
         )
         forward_pass.recurrent, forward_pass.ranks = recurrent, ranks
-        forward_pass.beginning = _beginning(model, config, layout, mixers)
+        # Recurrent layers keep states at the ends of forwards. On a GPU it is not measured.
+        forward_pass.large_beginning = (
+            device.type == "cpu" and not mixers and not _whole_scores(model, config, layout)
+        )
         # Rotary factors that depend on the texts' lengths ask for these in every forward, recurrent
         # layers for the trees, and the parts of a divided model for one another.
         if isinstance(caches[0], BlockCache) and not rotary and not mixers and ranks is None:
@@ -199,19 +201,14 @@ def attach(
     return runner
 
 
-def _beginning(model: Any, config: Any, layout: CacheLayout, mixers: Sequence[Mixer]) -> int:
-    """Tokens of a prompt in its first forward: many only where attention computes no whole scores.
-
-    Recurrent layers keep states at the ends of forwards. On a GPU more tokens are not measured.
-    """
+def _whole_scores(model: Any, config: Any, layout: CacheLayout) -> bool:
+    """Whether attention keeps the scores of all pairs of tokens in memory at once."""
     pairs = [pair for pair in layout.layers if isinstance(pair, tuple)]
-    whole_scores = (
+    return (
         getattr(config, "attn_logit_softcapping", None) is not None
         or any(getattr(module, "sinks", None) is not None for module in model.modules())
         or any(keys.width != values.width for keys, values in pairs)
     )
-    on_cpu = all(keys.device.type == "cpu" for keys, _ in pairs)
-    return BEGINNING if on_cpu and not mixers and not whole_scores else CHUNK
 
 
 def _patched(

@@ -76,8 +76,8 @@ class ForwardPass:
     #: The further numbers of the last run, on the device.
     further: torch.Tensor
 
-    #: Tokens of a prompt in its first forward (:mod:`draftwood.runner.prefill`).
-    beginning: int = 512
+    #: Whether a prompt may begin with a large forward (:mod:`draftwood.runner.prefill`).
+    large_beginning: bool = False
 
     #: Runs trees in buckets, where a device repeats recorded forwards.
     static: StaticForward | None = None

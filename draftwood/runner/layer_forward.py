@@ -41,7 +41,8 @@ class LayerForward:
     @property
     def hooked(self) -> bool:
         """Whether a hook of the layer itself may do something."""
-        return acting(self.module._forward_hooks) or acting(self.module._forward_pre_hooks)
+        before, after = self.module._forward_pre_hooks, self.module._forward_hooks
+        return bool(before or after) and (acting(before) or acting(after))
 
     def own(self, hidden_states: Tensor, **given: Any) -> Any:
         """What the layer's own ``forward`` returns."""

@@ -17,9 +17,9 @@ from draftwood.protocols import Needs, TargetOutput
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.to_host import HostRows, to_host, unread
 
-CHUNK = 512
+_CHUNK = 512
 """Tokens of a prompt in a forward."""
-BEGINNING = 1 << 12
+_BEGINNING = 1 << 12
 """Tokens of a prompt in its first forward, if all of it lies within the attention's window: no mask
 is needed then, which takes time and memory."""
 _TOKENS = 1 << 13
@@ -69,8 +69,8 @@ class ChunkedPrefill:
     Attributes:
         forward_pass: the model with its cache.
         needs: what drafters want computed.
-        chunk: most tokens per sequence and forward; None: ``CHUNK``, or at a prompt's beginning
-            :attr:`draftwood.runner.forward.ForwardPass.beginning`.
+        chunk: most tokens per sequence and forward; None: 512, or more at a prompt's beginning if
+            :attr:`draftwood.runner.forward.ForwardPass.large_beginning`.
         vocab_size: width of the logits.
         plain_topk: see :func:`draftwood.runner.to_host.to_host`.
     """
@@ -109,14 +109,13 @@ class ChunkedPrefill:
         most = max(1, tokens // len(live))
         if self.chunk is not None:
             return min(self.chunk, most)
-        beginning = self.forward_pass.beginning
         # With all logits, which take memory too, larger forwards are no faster.
-        if self.needs.prompt_rows or beginning == CHUNK:
-            return min(CHUNK, most)
-        starts = [prompt.start + done for prompt in live]
-        counts = [min(beginning, most, len(prompt.tokens) - done) for prompt in live]
-        begins = self.forward_pass.masks.causal(starts, counts)
-        return min(beginning if begins else CHUNK, most)
+        if self.forward_pass.large_beginning and not self.needs.prompt_rows:
+            starts = [prompt.start + done for prompt in live]
+            counts = [min(_BEGINNING, most, len(prompt.tokens) - done) for prompt in live]
+            if self.forward_pass.masks.causal(starts, counts):
+                return min(_BEGINNING, most)
+        return min(_CHUNK, most)
 
     def _run_chunk(self, live: Sequence[PendingPrompt], done: int, q: int) -> None:
         """Cache the ``q`` positions after the first ``done`` of every prompt."""

@@ -38,10 +38,14 @@ def align(weights: Iterable[torch.Tensor], others: Iterable[torch.Tensor] = ()) 
     different = {id(weight): weight for weight in weights}
     every = different | {id(other): other for other in others}
     users = Counter(each.untyped_storage().data_ptr() for each in every.values())
+    # A list: while it is read, another model may be freed.
+    arrays = list(_arrays.items())
     by_shape: defaultdict[object, list[torch.Tensor]] = defaultdict(list)
     for weight in different.values():
+        place = weight.data_ptr()
         alone = users[weight.untyped_storage().data_ptr()] == 1
-        if alone and _owns(weight) and not _moved(weight):
+        there = any(begin <= place < end for begin, end in arrays)
+        if alone and _owns(weight) and not there:
             by_shape[weight.shape, weight.dtype].append(weight)
     moved = 0
     for alike in by_shape.values():
@@ -78,12 +82,6 @@ def _parts(weights: Sequence[torch.Tensor]) -> Iterator[Sequence[torch.Tensor]]:
     each = max(1, _MOST // max(1, weights[0].nbytes))
     for begin in range(0, len(weights), each):
         yield weights[begin : begin + each]
-
-
-def _moved(weight: torch.Tensor) -> bool:
-    place = weight.data_ptr()
-    # A copy: while it is read, another model may be freed.
-    return any(begin <= place < end for begin, end in _arrays.copy().items())
 
 
 def _owns(weight: torch.Tensor) -> bool:

@@ -94,7 +94,6 @@ class _Member:
 
     def __init__(self, layer: LayerForward, listed: LayerList, index: int) -> None:
         self._layer, self._list, self._index = layer, listed, index
-        self._before, self._after = layer.module._forward_pre_hooks, layer.module._forward_hooks
 
     def __call__(self, hidden_states: Tensor, *given: Any, **named: Any) -> Any:
         layer = self._layer
@@ -102,9 +101,8 @@ class _Member:
             return layer.module(hidden_states, *given, **named)
         if self._index in self._list.taps:
             self._list.states[self._index] = hidden_states
-        if (self._before or self._after) and layer.hooked:
-            return layer.module(hidden_states, *given, **named)
-        return layer(hidden_states, *given, **named)
+        call = layer.module if layer.hooked else layer
+        return call(hidden_states, *given, **named)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._layer.module, name)

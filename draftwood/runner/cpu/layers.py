@@ -316,9 +316,8 @@ class FusedLayer(LayerForward):
         visibility: Any = kwargs.get("draftwood_visibility")
         stack = self.stack
         if stack is not None and position_embeddings is not None and stack.holds(hidden_states):
-            return stack.handed_on(
-                self.place, attention_mask, past_key_values, position_embeddings, visibility
-            )
+            passed = Passed(attention_mask, past_key_values, position_embeddings, visibility)
+            return stack.handed_on(self.place, passed)
         kind = visibility.visibility if isinstance(visibility, Varlen) else visibility
         if (
             kind not in (Visibility.TREE, Visibility.OPEN)

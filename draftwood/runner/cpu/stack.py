@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Sequence
 from ctypes import c_int64, c_void_p
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,16 +53,14 @@ class Passed(NamedTuple):
     factors: tuple[Tensor, Tensor]
     visibility: Visibility | Varlen
 
-    def same(
-        self, mask: Any, cache: object, factors: tuple[Tensor, Tensor], visibility: object
-    ) -> bool:
-        """Whether these are the same objects."""
+    def same(self, other: "Passed") -> bool:
+        """Whether the other's are the same objects."""
         return (
-            self.mask is mask
-            and self.cache is cache
-            and self.factors[0] is factors[0]
-            and self.factors[1] is factors[1]
-            and self.visibility is visibility
+            self.mask is other.mask
+            and self.cache is other.cache
+            and self.factors[0] is other.factors[0]
+            and self.factors[1] is other.factors[1]
+            and self.visibility is other.visibility
         )
 
 
@@ -148,26 +146,17 @@ class LayerStack:
         """Whether x is what a layer has returned while the model has still to call the next one."""
         return x is self._returned and self._left
 
-    def handed_on(
-        self, place: int, mask: Any, cache: object, factors: tuple[Tensor, Tensor], visible: object
-    ) -> Tensor:
+    def handed_on(self, place: int, passed: Passed) -> Tensor:
         """What a layer returns, once the model calls it with what the one before returned.
 
         The layers whose outputs are not read return another one's.
-
-        Args:
-            place: of the layer.
-            mask: what it is called with, see :class:`Passed`.
-            cache: likewise.
-            factors: likewise.
-            visible: likewise, the visibility.
 
         Raises:
             DraftwoodError: this is another layer than the next one, or it is given something else.
         """
         assert self._returned is not None
         assert self._passed is not None
-        if place != self._place + 1 or not self._passed.same(mask, cache, factors, visible):
+        if place != self._place + 1 or not passed.same(self._passed):
             raise changed()
         self._place = place
         self._returned = self._results.get(place, self._returned)
@@ -202,7 +191,7 @@ class LayerStack:
             if seen is None or seen[0] != place - 1:
                 return
             _, before, copy, others = seen
-            if x is not before or not torch.equal(x, copy) or not passed.same(*others):
+            if x is not before or not torch.equal(x, copy) or not passed.same(others):
                 self.proven = False
                 return
         if place + 1 == len(self._layers):

@@ -10,6 +10,7 @@ import torch
 from draftwood import Engine, Request, SamplingParams
 from draftwood.engine.request import Finished
 from draftwood.protocols import Needs
+from draftwood.runner import prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.recurrent import states
 from draftwood.runner.recurrent.states import RecurrentStates
@@ -132,8 +133,7 @@ def test_states_are_kept_within_long_prompts(
     chunk: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(states, "_EVERY", 32)
-    for module in ("prefill", "attach"):
-        monkeypatch.setattr(f"draftwood.runner.{module}.CHUNK", 16)
+    monkeypatch.setattr(prefill, "_CHUNK", 16)
     runner = attached("qwen3_5_text", chunk=chunk)
     start, one, other = texts(3, 70, 40, 20)
     plain, engine = Engine(runner, "ar"), Engine(runner, "ar", prefix_cache="10MB")

@@ -180,10 +180,18 @@ class TreeBuilder:
 
     def extend(self, parents: Sequence[int], tokens: Sequence[int], source: str) -> range:
         """Append new deterministic children; none is the parent of another."""
+        return self.descend(
+            parents, tokens, [self.depths[parent] + 1 for parent in parents], source
+        )
+
+    def descend(
+        self, parents: Sequence[int], tokens: Sequence[int], depths: Sequence[int], source: str
+    ) -> range:
+        """Append new deterministic children of known depths, parents first."""
         nodes = range(len(self.tokens), len(self.tokens) + len(tokens))
         self._child.update(zip(zip(parents, tokens, strict=True), nodes, strict=True))
         self.tokens += tokens
-        self.depths += [self.depths[parent] + 1 for parent in parents]
+        self.depths += depths
         self.parents += parents
         self.logq += [0.0] * len(nodes)
         self.draws += [Draw.ONE_HOT] * len(nodes)
@@ -208,13 +216,22 @@ class TreeBuilder:
         chosen = (ROOT, *nodes)
         logs = [self.logq[node] for node in nodes] if logq is None else logq
         index = dict(zip((-1, *chosen), range(-1, len(chosen)), strict=True))
+        tokens, parents, depths, q_rows = np.array(
+            [
+                [self.tokens[node] for node in chosen],
+                [index[self.parents[node]] for node in chosen],
+                [self.depths[node] for node in chosen],
+                [self.q_rows[node] for node in chosen],
+            ],
+            dtype=np.int64,
+        )
         return TokenTree(
-            tokens=np.array([self.tokens[node] for node in chosen], dtype=np.int64),
-            parents=np.array([index[self.parents[node]] for node in chosen], dtype=np.int64),
-            depths=np.array([self.depths[node] for node in chosen], dtype=np.int64),
+            tokens=tokens,
+            parents=parents,
+            depths=depths,
             logq=np.array([self.logq[ROOT], *logs], dtype=np.float32),
             draws=np.frombuffer(bytes([self.draws[node] for node in chosen]), dtype=np.int8),
-            q_rows=np.array([self.q_rows[node] for node in chosen], dtype=np.int64),
+            q_rows=q_rows,
             sources=tuple([self.sources[node] for node in chosen]),
             route=route,
         )

@@ -22,6 +22,8 @@ from draftwood.protocols import (
     Branches,
     Constraint,
     Continue,
+    Descend,
+    Describe,
     Drafter,
     Expand,
     Growth,
@@ -148,6 +150,8 @@ def _answer(
     copies = [i for i, q in queries.items() if isinstance(q, Continue) and q.source == source]
     trees = {i: q for i, q in queries.items() if isinstance(q, Branches) and q.source == source}
     asked = {i: q for i, q in queries.items() if isinstance(q, Expand) and q.source == source}
+    known = {i: q for i, q in queries.items() if isinstance(q, Describe) and q.source == source}
+    levels = {i: q for i, q in queries.items() if isinstance(q, Descend) and q.source == source}
     answers: dict[int, Answer | Exception | None] = {}
     if copies:
         answers |= _each(lambda some: drafter.continuations([slots[i] for i in some]), copies)
@@ -161,6 +165,15 @@ def _answer(
         wide = [widened(query) if i in limits else query for i, query in asked.items()]
         offered = drafter.expand([slots[i] for i in asked], wide)
         answers.update(zip(asked, offered, strict=True))
+    # What a grammar does not allow would have to be left out level by level.
+    if known:
+        own = [i for i in known if i not in limits]
+        said = drafter.describe([slots[i] for i in own], [known[i] for i in own])
+        answers.update(dict.fromkeys(known) | dict(zip(own, said, strict=True)))
+    if levels:
+        own = [i for i in levels if i not in limits]
+        found = drafter.descend([slots[i] for i in own], [levels[i] for i in own])
+        answers.update(dict.fromkeys(levels) | dict(zip(own, found, strict=True)))
     for i in limits.keys() & answers.keys():
         if isinstance(answers[i], Exception):
             continue

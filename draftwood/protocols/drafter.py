@@ -8,7 +8,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,12 +165,116 @@ class Candidates:
         return Candidates(np.full(shape, -1), np.full(shape, -np.inf, dtype=np.float32), q_rows)
 
 
+@dataclass(frozen=True, eq=False)
+class Coding:
+    """How a ranked token's code follows from its rank and its score.
+
+    Attributes:
+        first: code of a token without a score, by rank; int64 ``[k]``.
+        edges: natural logs of the scores at which a code ends, ascending; float64.
+        stride: between two such codes.
+    """
+
+    first: NDArray[np.int64]
+    edges: NDArray[np.float64]
+    stride: int
+
+    def codes(self, logq: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Codes of tokens by the logs ``[m, k]`` of their scores."""
+        bins: NDArray[np.int64] = self.edges.searchsorted(logq, side="right")
+        return bins * self.stride + self.first if self.stride > 1 else bins + self.first
+
+
+@dataclass(frozen=True, eq=False)
+class Describe:
+    """A policy's query for what ``source`` says of nodes that other sources have drafted.
+
+    The answer is their codes, ``list[int]``, or None from a drafter that only answers
+    :class:`Expand`. 1: it knows other successors of the parent, and not this one; -1: none.
+
+    Attributes:
+        source: name of the drafter, as the method binds it.
+        tree: the tree so far.
+        nodes: of the tree, those of one parent behind one another.
+        k: successors of a parent that count.
+        coding: of the drafter's tokens.
+    """
+
+    source: str
+    tree: TreeBuilder
+    nodes: Sequence[int]
+    k: int
+    coding: Coding
+
+
+@dataclass(frozen=True, eq=False)
+class Descend:
+    """A policy's query for further ranked successors of nodes, level by level.
+
+    Below each node come its successors that are likely enough, below these theirs, and so on. The
+    answer is a :class:`Descent`, or None from a drafter that only answers :class:`Expand`.
+
+    Attributes:
+        source: name of the drafter, as the method binds it.
+        tree: the tree so far.
+        nodes: of the tree.
+        children: that these have, by ascending parent.
+        paths: probability of each that it and all its ancestors are taken.
+        k: children per node.
+        coding: of the drafter's tokens.
+        chances: probability that a token is taken if its parent is, by its code; float64
+            ``[kinds, codes]``. Kind 0 is of a node that no other source was asked about.
+        kinds: of the nodes.
+        floor: least path probability of a node, the root's children excepted.
+        least: of the sum of a level's path probabilities; below it no further level follows.
+        deepest: depth of the deepest useful node.
+        room: most new nodes; of a level that has more, the likeliest are kept.
+    """
+
+    source: str
+    tree: TreeBuilder
+    nodes: Sequence[int]
+    children: Sequence[int]
+    paths: Sequence[float]
+    k: int
+    coding: Coding
+    chances: NDArray[np.float64]
+    kinds: Sequence[int]
+    floor: float
+    least: float
+    deepest: int
+    room: int
+
+
+class Descent(NamedTuple):
+    """A drafter's answer to :class:`Descend`: new nodes, parents before their children.
+
+    Attributes:
+        parents: of each, as the nodes of the tree that they are to be added to.
+        tokens: of each.
+        depths: of each.
+        codes: of each.
+        chances: of each, that it is taken if its parent is.
+        paths: of each, that it and all its ancestors are taken.
+        answered: nodes, old and new, of which the drafter knows successors, likely or not.
+    """
+
+    parents: list[int]
+    tokens: list[int]
+    depths: list[int]
+    codes: list[int]
+    chances: list[float]
+    paths: list[float]
+    answered: list[int]
+
+
 class Drafter:
     """A source of candidates, with an index, a table or a model's cache per slot.
 
     A drafter overrides :meth:`continuations` (it copies text), :meth:`branches` (it copies a tree)
-    or :meth:`expand` (it proposes children of nodes). The defaults are those of a drafter without a
-    model or state.
+    or :meth:`expand` (it proposes children of nodes), and with this :meth:`describe` and
+    :meth:`descend` if it can propose several levels in less time. The defaults are those of a
+    drafter without a model or state.
     """
 
     @property
@@ -245,6 +359,28 @@ class Drafter:
         By default no node has a candidate.
         """
         return [Candidates.none(query) for _, query in zip(slots, queries, strict=True)]
+
+    def describe(
+        self,
+        slots: Sequence[int],  # noqa: ARG002
+        queries: Sequence[Describe],
+    ) -> Sequence[list[int] | None]:
+        """Answer one query per slot; None where :meth:`expand` is to be asked.
+
+        By default that is everywhere.
+        """
+        return [None] * len(queries)
+
+    def descend(
+        self,
+        slots: Sequence[int],  # noqa: ARG002
+        queries: Sequence[Descend],
+    ) -> Sequence[Descent | None]:
+        """Answer one query per slot; None where :meth:`expand` is to be asked for each level.
+
+        By default that is everywhere.
+        """
+        return [None] * len(queries)
 
     def proposals(self, slot: int, q_rows: Sequence[int]) -> torch.Tensor:  # noqa: ARG002
         """Distributions that this step's sampled children were drawn from, by handle.

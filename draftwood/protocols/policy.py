@@ -16,6 +16,9 @@ from draftwood.protocols.drafter import (
     Candidates,
     Continuation,
     Continue,
+    Descend,
+    Descent,
+    Describe,
     DraftNoise,
     Expand,
     Host,
@@ -102,9 +105,15 @@ class Level(NamedTuple):
     width: int
 
 
-Query: TypeAlias = Continue | Branches | Expand | LevelBids | Bid
+Query: TypeAlias = Continue | Branches | Expand | Describe | Descend | LevelBids | Bid
 Answer: TypeAlias = (
-    tuple[Continuation, ...] | tuple[tuple[int, ...], ...] | Candidates | Level | Price
+    tuple[Continuation, ...]
+    | tuple[tuple[int, ...], ...]
+    | Candidates
+    | list[int]
+    | Descent
+    | Level
+    | Price
 )
 
 

@@ -10,8 +10,9 @@ import torch
 from draftwood.runner.scored import Scored
 from draftwood.runner.static import Forward
 
-_WARM_UPS = 2
-"""Calls before a forward is recorded: kernels are compiled and libraries set up in the first."""
+_FIRST_WARM_UPS, _WARM_UPS = 2, 1
+"""Calls before the first forward is recorded, in which libraries are set up, and before others, in
+which their kernels are compiled."""
 
 _recording = threading.Lock()
 """A thread that waits for its device while another one records spoils the recording."""
@@ -40,6 +41,7 @@ class CudaGraphs:
         self._device = device
         # One of its own: libraries keep memory by stream, which must not be another model's.
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._first = True
         self.forget()
 
     def forget(self) -> None:
@@ -55,8 +57,9 @@ class CudaGraphs:
             graph = torch.cuda.CUDAGraph()
             # Entered here as well, so that it is left if the recording fails.
             with torch.cuda.stream(self._stream), _uncollected():
-                for _ in range(_WARM_UPS):
+                for _ in range(_FIRST_WARM_UPS if self._first else _WARM_UPS):
                     forward()
+                self._first = False
                 try:
                     with torch.cuda.graph(
                         graph, self._pool, self._stream, capture_error_mode="thread_local"

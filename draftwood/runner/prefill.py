@@ -18,7 +18,9 @@ from draftwood.runner.forward import ForwardPass
 from draftwood.runner.to_host import HostRows, to_host, unread
 
 _CHUNK = 512
-"""Tokens of a prompt in a forward."""
+"""Tokens of a prompt in a forward on a CPU."""
+_LARGE_CHUNK = 1 << 11
+"""Tokens of a prompt in a forward on another device: its launches take as long for a few tokens."""
 _BEGINNING = 1 << 12
 """Tokens of a prompt in its first forward, if all of it lies within the attention's window: no mask
 is needed then, which takes time and memory."""
@@ -69,7 +71,8 @@ class ChunkedPrefill:
     Attributes:
         forward_pass: the model with its cache.
         needs: what drafters want computed.
-        chunk: most tokens per sequence and forward; None: 512, or more at a prompt's beginning if
+        chunk: most tokens per sequence and forward; None: 512, on another device than the CPU
+            2,048, or more at a prompt's beginning if
             :attr:`draftwood.runner.forward.ForwardPass.large_beginning`.
         vocab_size: width of the logits.
         plain_topk: see :func:`draftwood.runner.to_host.to_host`.
@@ -115,7 +118,8 @@ class ChunkedPrefill:
             counts = [min(_BEGINNING, most, len(prompt.tokens) - done) for prompt in live]
             if self.forward_pass.masks.causal(starts, counts):
                 return min(_BEGINNING, most)
-        return min(_CHUNK, most)
+        chunk = _CHUNK if self.forward_pass.device.type == "cpu" else _LARGE_CHUNK
+        return min(chunk, most)
 
     def _run_chunk(self, live: Sequence[PendingPrompt], done: int, q: int) -> None:
         """Cache the ``q`` positions after the first ``done`` of every prompt."""

@@ -40,17 +40,18 @@ from draftwood.tree import WORD
 
 logger = logging.getLogger(__name__)
 
-NODES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 320, 384, 448, 512)
+NODES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
 """Nodes of a bucket. Beyond these, a forward takes longer than its launches."""
-SEQUENCES = (1, 2, 4, 8, 16, 32, 64)
+SEQUENCES = (1, 4, 16, 64)
 LARGEST = (1, 4, 16, 64, 128)
 """Nodes of a bucket's largest tree: programs of the attention kernel are started for so many."""
 MOST = NODES[-1]
-_PATIENCE = 8
+_PATIENCE = 16
 """Forwards of a bucket in larger ones before it is recorded. That takes as long as dozens of steps,
 and most sizes of trees are rare."""
-_LARGER = 4
-"""Most nodes, sequences and nodes of a sequence of such a larger bucket, relative to the bucket."""
+_LARGER, _SMALL = 2, 64
+"""Most nodes of such a larger bucket, relative to the bucket, and a number that is never too large.
+Empty sequences take no time."""
 _ROOM = 1 << 15
 """Numbers for which there is room from the beginning: a larger buffer has another address."""
 _FAILURES = 2
@@ -223,13 +224,11 @@ class StaticForward:
         often = self._padded[bucket] >= _PATIENCE or recordings.are_at_once()
         if often or bucket in self._recorded:
             return bucket
-        most = [_LARGER * size for size in bucket[:3]]
+        most = max(_SMALL, _LARGER * bucket.nodes)
         larger = [
             each
             for each, forward in self._recorded.items()
-            if forward is not None
-            and each.holds(bucket)
-            and all(size <= limit for size, limit in zip(each[:3], most, strict=True))
+            if forward is not None and each.nodes <= most and each.holds(bucket)
         ]
         if not larger:
             return bucket

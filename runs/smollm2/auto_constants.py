@@ -197,8 +197,8 @@ def neutral(name: str) -> Iterator[None]:
                 stack.enter_context(patch.object(init, "__defaults__", defaults))
             else:
                 stack.enter_context(patch.object(module, attribute, value))
-        features._ranking.cache_clear()
-        stack.callback(features._ranking.cache_clear)
+        features.coding.cache_clear()
+        stack.callback(features.coding.cache_clear)
         yield
 
 

@@ -89,9 +89,10 @@ def test_a_bucket_is_the_smallest_that_holds_the_trees() -> None:
     assert shape(129) is None
     assert shape(1, 5, 8) == (4, 16, 16)
     assert shape(1, 1, 1) == (4, 4, 1)
-    assert shape(*[1] * 16, 60) == (32, 96, 64)
-    assert shape(*[60] * 8) == (8, 512, 64)
-    assert shape(*[60] * 9) is None
+    assert shape(*[1] * 16, 60) == (64, 96, 64)
+    assert shape(*[60] * 8) == (16, 512, 64)
+    assert shape(*[60] * 17) == (64, 1024, 64)
+    assert shape(*[60] * 18) is None
     assert shape(*[1] * 65) is None
 
 
@@ -220,7 +221,7 @@ def test_a_rare_size_runs_in_a_larger_bucket_that_is_recorded(runner: Runner) ->
     graphs = CountingGraphs()
     static = in_buckets(runner, graphs)
     rng = np.random.default_rng(0)
-    texts = random_prompts(rng, (20, 12), VOCAB)
+    texts = random_prompts(rng, (20, 12, 9), VOCAB)
     slots = [runner.open(80) for _ in texts]
     runner.prefill(slots, texts, Needs())
 
@@ -241,22 +242,24 @@ def test_a_rare_size_runs_in_a_larger_bucket_that_is_recorded(runner: Runner) ->
 
     assert forward(20, 30) == 1
     # Two trees of 64 nodes in all hold smaller ones, and fewer of them.
-    assert [(forward(15, 1), *padded) for _ in range(10)] == [
-        *[(1, True)] * 8,
+    assert [(forward(15, 1), *padded) for _ in range(18)] == [
+        *[(1, True)] * 16,
         (2, False),
         (2, False),
     ]
-    assert [forward(12) for _ in range(9)] == [2] * 8 + [3]
+    assert [forward(12) for _ in range(17)] == [2] * 16 + [3]
     # The least that holds a tree is taken: of 16 nodes rather than 64.
     assert forward(13) == 3
     assert forward(6) == 3
     assert static._padded[Bucket(1, 8, 16, 1, 0, (), 0, 0)] == 1
-    # Far larger shapes would take longer.
-    assert forward(1) == 4
-    # Nothing holds a larger one.
-    assert forward(40, 30) == 5
+    # Nothing holds larger ones.
+    assert forward(40, 30) == 4
+    assert forward(60, 60, 20) == 5
+    # Far larger shapes would take longer, but for a few nodes.
+    static._recorded = {key: each for key, each in static._recorded.items() if key.nodes > 128}
+    assert forward(1) == 6
     with recordings.at_once():
-        assert [forward(7), forward(7)] == [6, 6]
+        assert [forward(7), forward(7)] == [7, 7]
 
 
 @pytest.mark.parametrize(

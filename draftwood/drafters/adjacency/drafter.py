@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 
 from draftwood.drafters.adjacency.answer import answers
 from draftwood.drafters.adjacency.fitting import fitting
 from draftwood.drafters.adjacency.live import LiveTable
+from draftwood.drafters.adjacency.native import Descents, NativeRows
 from draftwood.drafters.adjacency.table import PreparedTable
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
     Candidates,
+    Descend,
+    Descent,
+    Describe,
     Drafter,
     DrafterSpec,
     Evidence,
@@ -27,6 +31,9 @@ from draftwood.protocols import (
     Prefill,
     setting,
 )
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 _NO_TOKEN = -1  # stands before the first token of a prompt
 
@@ -111,6 +118,7 @@ class AdjacencyTables(Drafter):
         self._tables: dict[int, LiveTable] = {}
         self._shared = self._empty() if settings.shared else None
         self._before: dict[int, int] = {}
+        self._descents = Descents(None if prepared is None else prepared.native)
 
     @property
     def needs(self) -> Needs:
@@ -153,6 +161,23 @@ class AdjacencyTables(Drafter):
         """
         before = [self._before[slot] for slot in slots]
         return answers(queries, before, [self._tables[slot] for slot in slots], self._prepared)
+
+    def describe(self, slots: Sequence[int], queries: Sequence[Describe]) -> list[list[int] | None]:
+        """What the table says of some nodes, by compiled functions."""
+        return self._answered(self._descents.describe, slots, queries)
+
+    def descend(self, slots: Sequence[int], queries: Sequence[Descend]) -> list[Descent | None]:
+        """The successors of each node, their successors, and so on, by compiled functions."""
+        return self._answered(self._descents.descend, slots, queries)
+
+    def _answered(
+        self, answer: Callable[[Q, int, NativeRows], A], slots: Sequence[int], queries: Sequence[Q]
+    ) -> list[A | None]:
+        found: list[A | None] = []
+        for slot, query in zip(slots, queries, strict=True):
+            rows = self._tables[slot].native
+            found.append(None if rows is None else answer(query, self._before[slot], rows))
+        return found
 
     def release(self, slot: int) -> None:
         """Forget the slot's table, unless it is shared."""

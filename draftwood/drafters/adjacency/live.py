@@ -9,9 +9,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-# A pair is keyed by one integer: the token before in the high bits, the token in the low ones.
-_SHIFT = 32
-_LOW = (1 << _SHIFT) - 1
+from draftwood.drafters.adjacency.index import DictIndex
+from draftwood.drafters.adjacency.native import NativeRows, functions
 
 _MOST_WAITING = 64
 """Rows that wait to be stored at most."""
@@ -21,7 +20,7 @@ _Rows: TypeAlias = tuple[list[int], list[int], NDArray[np.int64], NDArray[np.flo
 
 
 class LiveTable:
-    """Rows in arrays, found through dictionaries; the rows form a ring buffer.
+    """Rows in arrays, found through an index of their keys; the rows form a ring buffer.
 
     New rows wait until the table is asked, or are many: storing several at once takes hardly longer
     than storing one, and most steps of a large batch do not ask.
@@ -31,22 +30,14 @@ class LiveTable:
         width: successors of a key.
         least: least probability of a successor, above 0.
         bigram: whether the keys are pairs of tokens.
+        plain: find keys in dictionaries even where compiled functions do it.
     """
 
-    __slots__ = (
-        "_bigram",
-        "_keys",
-        "_latest",
-        "_least",
-        "_logq",
-        "_next",
-        "_rows",
-        "_tokens",
-        "_waiting",
-        "_waits",
-    )
+    __slots__ = ("_bigram", "_index", "_least", "_logq", "_native", "_tokens", "_waiting", "_waits")
 
-    def __init__(self, max_rows: int, width: int, least: float, *, bigram: bool) -> None:
+    def __init__(
+        self, max_rows: int, width: int, least: float, *, bigram: bool, plain: bool = False
+    ) -> None:
         self._bigram = bigram
         self._least = least
         # One further row stays empty: the row of unknown keys.
@@ -54,10 +45,13 @@ class LiveTable:
         self._logq = np.empty((max_rows + 1, width), dtype=np.float32)
         self._tokens[-1] = -1
         self._logq[-1] = -np.inf
-        self._rows: dict[int, int] = {}
-        self._latest: dict[int, int] = {} if bigram else self._rows
-        self._keys: list[int] = []
-        self._next = 0
+        native = None if plain else functions()
+        self._index = DictIndex(max_rows, bigram=bigram)
+        self._native = (
+            None
+            if native is None
+            else NativeRows(native, self._tokens, self._logq, least, bigram=bigram)
+        )
         self._waiting: list[_Rows] = []
         self._waits = 0  # number of these rows
 
@@ -99,15 +93,11 @@ class LiveTable:
         waiting, self._waiting, self._waits = self._waiting, [], 0
         if not waiting:
             return
-        rows, latest, bigram, places = self._rows, self._latest, self._bigram, []
-        for before, tokens, _, _ in waiting:
-            for high, token in zip(before, tokens, strict=True):
-                key = high << _SHIFT | token if bigram else token
-                row = rows.get(key)
-                if row is None:
-                    row = self._place(key)
-                latest[token] = row
-                places.append(row)
+        if self._native is not None:
+            for each in waiting:
+                self._native.store(*each)
+            return
+        places = [row for before, own, _, _ in waiting for row in self._index.take(before, own)]
         width = self._tokens.shape[1]
         best = np.concatenate([found for _, _, found, _ in waiting])[:, :width]
         probs = np.concatenate([found for _, _, _, found in waiting])[:, :width]
@@ -119,20 +109,6 @@ class LiveTable:
         self._tokens[where] = np.where(offered, best, -1)
         self._logq[where] = logq
 
-    def _place(self, key: int) -> int:
-        row = self._next
-        if row < len(self._keys):
-            oldest = self._keys[row]
-            del self._rows[oldest]
-            if self._latest.get(oldest & _LOW) == row:
-                del self._latest[oldest & _LOW]
-            self._keys[row] = key
-        else:
-            self._keys.append(key)
-        self._rows[key] = row
-        self._next = (row + 1) % (len(self._tokens) - 1)
-        return row
-
     def find(self, before: Sequence[int], tokens: Sequence[int]) -> tuple[list[int], list[int]]:
         """The row of each pair, or else the one of its token that was stored last.
 
@@ -140,15 +116,15 @@ class LiveTable:
             The row of each pair, and the numbers of the pairs that have no row of their own.
         """
         self._store()
-        rows, latest, bigram, empty = self._rows, self._latest, self._bigram, self.empty_row
-        places, unknown = [], []
-        for i, (high, token) in enumerate(zip(before, tokens, strict=True)):
-            row = rows.get(high << _SHIFT | token if bigram else token)
-            if row is None:
-                unknown.append(i)
-                row = latest.get(token, empty)
-            places.append(row)
-        return places, unknown
+        if self._native is not None:
+            return self._native.find(before, tokens)
+        return self._index.find(before, tokens, self.empty_row)
+
+    @property
+    def native(self) -> NativeRows | None:
+        """The rows as compiled functions read them; None without a compiler."""
+        self._store()
+        return self._native
 
     def successors(self, rows: Sequence[int]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Copies of the rows: tokens and natural logs of their probabilities, ``[n, width]``."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.drafters.adjacency.native import NativeTable
 from draftwood.errors import DraftwoodError
 from draftwood.files import Count
 from draftwood.protocols import Fingerprint
@@ -113,6 +114,11 @@ class PreparedTable:
     def _lengths(self) -> NDArray[np.uint8]:
         # The further row, counted from the end, is the empty one of unknown keys.
         return np.concatenate([self.lengths, np.zeros(1, dtype=np.uint8)])
+
+    @cached_property
+    def native(self) -> NativeTable:
+        """The table as compiled functions read it."""
+        return NativeTable(self, self._starts, _LOGQ)
 
     def find(
         self, before: Sequence[int], tokens: Sequence[int]

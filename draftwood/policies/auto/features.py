@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.protocols import Continuation, Evidence, Feature
+from draftwood.protocols import Coding, Continuation, Evidence, Feature
 from draftwood.protocols.evidence import values
 
 NOT_ASKED = 0
@@ -56,6 +56,14 @@ class Source:
     def ranked_from(self) -> int:
         """The first code of a ranked token; copied tokens have those from 2 on."""
         return 2 + (values(self.evidence.copied) if self.evidence.copied else 0)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.evidence, self.neural))
+
+    def __hash__(self) -> int:
+        # Known already: sources are looked up for every tree.
+        return self._hash
 
     @cached_property
     def codes(self) -> int:
@@ -129,9 +137,7 @@ def ranked_codes(logq: NDArray[np.float32], source: Source = SOURCES[TABLE]) -> 
         int64 ``[m, k]``; entries without a token, or with a score that is not a number, mean
         nothing.
     """
-    by_rank, edges, stride = _ranking(source, logq.shape[1])
-    bins: NDArray[np.int64] = edges.searchsorted(logq, side="right")
-    return bins * stride + by_rank if stride > 1 else bins + by_rank
+    return coding(source, logq.shape[1]).codes(logq)
 
 
 def coupled_codes(logq: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -161,8 +167,8 @@ def sampled_code(place: int, left: float) -> int:
 
 
 @cache
-def _ranking(source: Source, k: int) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
-    """Codes of the least score at ``k`` ranks, log edges of the scores, and their stride."""
+def coding(source: Source, k: int) -> Coding:
+    """The codes of a source's ranked tokens, of ``k`` ranks."""
     first = np.full(k, source.ranked_from)
     edges, score_stride = np.zeros(0), 1
     for feature, stride in _strides(source.evidence.ranked):
@@ -170,7 +176,7 @@ def _ranking(source: Source, k: int) -> tuple[NDArray[np.int64], NDArray[np.floa
             first += stride * np.searchsorted(np.array(feature.edges), np.arange(k), side="right")
         else:
             edges, score_stride = np.log(np.array(feature.edges)), stride
-    return first, edges, score_stride
+    return Coding(first, edges, score_stride)
 
 
 @cache

@@ -51,6 +51,8 @@ from draftwood.protocols import (
     Candidates,
     Continuation,
     Continue,
+    Descent,
+    Describe,
     DrafterSpec,
     Expand,
     Grower,
@@ -59,6 +61,7 @@ from draftwood.protocols import (
     Level,
     Policy,
     Price,
+    Query,
     Tuner,
     setting,
 )
@@ -269,7 +272,7 @@ class Auto(Policy):
 
     def _rank(
         self, pool: Pool, ranking: Sequence[tuple[int, str]], nodes: Sequence[int], deepest: int
-    ) -> Generator[Expand, Any, None]:
+    ) -> Generator[Query, Any, None]:
         """Add successors of the nodes, of these successors, and so on.
 
         ``ranking``: position and drafter's name of the sources that are asked.
@@ -278,11 +281,36 @@ class Auto(Policy):
             nodes = pool.reached(nodes, deepest)
             if sum(pool.path[node] for node in nodes) < _REACH:
                 return
+            if len(ranking) == 1 and (yield from self._descend(pool, *ranking[0], nodes, deepest)):
+                return
             fresh: list[int] = []
             for position, name in ranking:
                 answer: Candidates = yield Expand(name, pool.builder, nodes, self.width)
                 fresh += pool.offer(position, name, nodes, answer.tokens, answer.logq)
             nodes = fresh
+
+    def _descend(
+        self, pool: Pool, position: int, name: str, nodes: Sequence[int], deepest: int
+    ) -> Generator[Query, Any, bool]:
+        """The same by queries for all levels at once; False if the drafter does not answer these.
+
+        What the source says of nodes that are there changes their probabilities, and so how far it
+        is asked below them.
+        """
+        known = pool.drafted_below(nodes)
+        if known:
+            said: list[int] | None = yield Describe(
+                name, pool.builder, known, self.width, pool.coding(position, self.width)
+            )
+            if said is None:
+                return False
+            pool.describe(position, known, said)
+        found: Descent | None = yield pool.descent(
+            position, name, nodes, self.width, _REACH, deepest
+        )
+        if found is not None:
+            pool.descend(position, name, found)
+        return found is not None
 
     def _ask(
         self, name: str, pool: Pool, nodes: Sequence[int], draw: Draw, growth: Growth

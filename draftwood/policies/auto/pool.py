@@ -10,7 +10,8 @@ not to pay. Pure; probabilities come from the forecast.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,13 @@ from draftwood.policies.auto.features import (
     SOURCES,
     TABLE,
     Codes,
+    Features,
     Source,
+    coding,
     features_of,
 )
 from draftwood.policies.auto.forecast import Predictor
+from draftwood.protocols import Coding, Descend, Descent
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 _New: TypeAlias = tuple[int, int, int, float, float]
@@ -183,6 +187,73 @@ class Pool:
                 self.builder.draws[node] = draw
         return new
 
+    def coding(self, source: int, k: int) -> Coding:
+        """The codes of a source's ranked tokens, of ``k`` ranks."""
+        return coding(self._features.sources[source], k)
+
+    def drafted_below(self, nodes: Sequence[int]) -> list[int]:
+        """The children of some nodes, in their order."""
+        return [child for node in nodes for child in self.children[node]]
+
+    def describe(self, source: int, nodes: Sequence[int], codes: Sequence[int]) -> None:
+        """Add what a source says of some nodes (:class:`draftwood.protocols.Describe`)."""
+        said = [(node, code) for node, code in zip(nodes, codes, strict=True) if code >= 0]
+        for node, code in said:
+            self._set_code(node, source, code)
+        if said:
+            self._estimate([node for node, _ in said])
+
+    def descent(
+        self, source: int, name: str, nodes: Sequence[int], k: int, least: float, deepest: int
+    ) -> Descend:
+        """The query for further successors of some nodes, level by level.
+
+        Args:
+            source: position of the source.
+            name: of the drafter.
+            nodes: of the pool.
+            k: successors of a node.
+            least: sum of a level's path probabilities from which on it is asked about.
+            deepest: depth of the deepest useful node.
+        """
+        others = ~(1 << source)
+        answered = [self._answered[node] & others for node in nodes]
+        kinds = (0, *sorted({*answered} - {0}))
+        return Descend(
+            name,
+            self.builder,
+            nodes,
+            self.drafted_below(nodes),
+            [self.path[node] for node in nodes],
+            k,
+            self.coding(source, k),
+            _chances(self._acceptance, self._features, source, kinds),
+            [kinds.index(each) for each in answered] if len(kinds) > 1 else [0] * len(nodes),
+            self._floor,
+            least,
+            deepest,
+            self._most - len(self) + 1,
+        )
+
+    def descend(self, source: int, name: str, found: Descent) -> None:
+        """Add the answer to such a query."""
+        known, answered, others = self._features, self._answered, ~(1 << source)
+        nodes = self.builder.descend(found.parents, found.tokens, found.depths, name)
+        self.path += found.paths
+        self.probabilities += found.chances
+        answered += [0] * len(nodes)
+        self.codes += [
+            known.only(answered[parent] & others, source)[code]
+            for parent, code in zip(found.parents, found.codes, strict=True)
+        ]
+        children = self.children
+        children += [[] for _ in nodes]
+        for node, parent in zip(nodes, found.parents, strict=True):
+            children[parent].append(node)
+        for node in found.answered:
+            answered[node] |= 1 << source
+        self._choice = None
+
     def reached(self, nodes: Sequence[int], deepest: int) -> list[int]:
         """Those of some nodes that may have children: above the floor, and above ``deepest``."""
         depths = self.builder.depths
@@ -314,6 +385,17 @@ class Pool:
         parents, path = self.builder.parents, self.path
         for node in range(1, len(path)):
             path[node] = path[parents[node]] * self.probabilities[node]
+
+
+@lru_cache(maxsize=8)
+def _chances(
+    acceptance: Any, known: Features, source: int, answered: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Probabilities of candidates that one source alone lists, ``[len(answered), codes]``.
+
+    All requests of a step ask for the same. ``answered`` is as in :meth:`.features.Features.only`.
+    """
+    return np.array([[*map(acceptance.probability, known.only(a, source))] for a in answered])
 
 
 def coded_rows(

@@ -1,0 +1,312 @@
+"""The functions of native.cpp: an index of rows, rows that are stored, and descents.
+
+They are compiled for this machine's processor on first use. Without a compiler, tables are read
+and stored by NumPy, and descents are rounds of :class:`draftwood.protocols.Expand`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import weakref
+from collections.abc import Sequence
+from ctypes import c_double, c_float, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draftwood.kernels.compiled import library
+from draftwood.protocols import Coding, Descend, Descent, Describe
+from draftwood.tree import TreeBuilder
+
+if TYPE_CHECKING:
+    from draftwood.drafters.adjacency.table import PreparedTable
+
+_ARGUMENTS: dict[str, list[Any]] = {
+    "index": [c_int64, c_int64],
+    "index_free": [c_void_p],
+    "index_find": [c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p],
+    "index_store": [c_void_p],
+    "describe": [c_void_p],
+    "descend": [c_void_p],
+}
+_RESULTS = {"index": c_void_p, "descend": c_int64}
+
+
+class _Store(ctypes.Structure):
+    """``Store`` of native.cpp."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("index", "tokens", "logq", "before", "own", "best")),
+        ("probabilities", c_void_p),
+        *((name, c_int64) for name in ("count", "given", "width")),
+        ("least", c_float),
+    )
+
+
+class _Live(ctypes.Structure):
+    """``Live`` of descent.h."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("index", "tokens", "logq")),
+        ("width", c_int64),
+        ("least_logq", c_double),
+    )
+
+
+class _Prepared(ctypes.Structure):
+    """``Prepared`` of descent.h."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("keys", "starts", "lengths", "tokens", "codes", "logq")),
+        *((name, c_int64) for name in ("count", "vocab", "wide_keys", "wide_tokens")),
+    )
+
+
+class _Coding(ctypes.Structure):
+    """``Coding`` of descent.h."""
+
+    _fields_ = (("first", c_void_p), ("edges", c_void_p), ("count", c_int64), ("stride", c_int64))
+
+
+class _Description(ctypes.Structure):
+    """``Description`` of descent.h."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("live", "prepared", "coding")),
+        *((name, c_int64) for name in ("successors", "count")),
+        *((name, c_void_p) for name in ("parents", "before", "above", "tokens", "codes")),
+    )
+
+
+class _Descent(ctypes.Structure):
+    """``Descent`` of descent.h."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("live", "prepared", "coding", "chances")),
+        ("floor", c_double),
+        ("least", c_double),
+        *((name, c_int64) for name in ("codes", "successors", "deepest", "room", "first")),
+        *((name, c_int64) for name in ("count", "children")),
+        *((name, c_void_p) for name in ("nodes", "before", "tokens", "depths", "kinds")),
+        *((name, c_void_p) for name in ("child_parents", "child_tokens", "paths")),
+        *((name, c_void_p) for name in ("new_parents", "new_tokens", "new_depths", "new_codes")),
+        *((name, c_void_p) for name in ("answered", "new_chances", "new_paths")),
+        ("answers", c_int64),
+    )
+
+
+Functions: TypeAlias = dict[str, Any]
+"""The functions by name."""
+
+_ROOM = 512
+"""Nodes for which there is room from the beginning."""
+
+
+@cache
+def functions() -> Functions | None:
+    """The functions by name; None if this machine cannot compile them."""
+    compiled = library(Path(__file__).parent)
+    if compiled is None:
+        return None
+    found = {}
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(compiled, f"draftwood_{name}")
+        function.argtypes, function.restype = arguments, _RESULTS.get(name)
+        found[name] = function
+    return found
+
+
+class NativeRows:
+    """The rows of a live table: which of them belongs to a key, and what is stored there.
+
+    Args:
+        native: the functions.
+        tokens: successors of each key, ``[most + 1, width]``; the last row stays empty.
+        logq: natural logs of their probabilities.
+        least: least probability of a successor.
+        bigram: whether the keys are pairs of tokens.
+    """
+
+    def __init__(
+        self,
+        native: Functions,
+        tokens: NDArray[np.int32],
+        logq: NDArray[np.float32],
+        least: float,
+        *,
+        bigram: bool,
+    ) -> None:
+        self.native = native
+        self._kept = tokens, logq
+        self._empty = len(tokens) - 1
+        self._index: int = native["index"](self._empty, bigram)
+        weakref.finalize(self, native["index_free"], self._index)
+        arrays = self._index, _address(tokens), _address(logq)
+        self._store = _Store(*arrays, width=tokens.shape[1], least=least)
+        self._stored = ctypes.addressof(self._store)
+        self._live = _Live(*arrays, tokens.shape[1], math.log(least))
+        self.pointer = ctypes.addressof(self._live)
+
+    def store(
+        self,
+        before: Sequence[int],
+        tokens: Sequence[int],
+        best: NDArray[np.int64],
+        probabilities: NDArray[np.float32],
+    ) -> None:
+        """Store the successors of pairs.
+
+        Args:
+            before: the tokens before some tokens.
+            tokens: these, ``[n]``.
+            best: successors of each, likeliest first; ``[n, k]``.
+            probabilities: of the successors.
+        """
+        pairs = np.array([before, tokens], dtype=np.int64)
+        best = np.ascontiguousarray(best, dtype=np.int64)
+        probabilities = np.ascontiguousarray(probabilities, dtype=np.float32)
+        store = self._store
+        store.before, store.own = _rows(pairs)
+        store.best, store.probabilities = _address(best), _address(probabilities)
+        store.count, store.given = best.shape
+        self.native["index_store"](self._stored)
+
+    def find(self, before: Sequence[int], tokens: Sequence[int]) -> tuple[list[int], list[int]]:
+        """See :meth:`draftwood.drafters.adjacency.live.LiveTable.find`."""
+        numbers = np.empty((4, len(tokens)), dtype=np.int64)
+        numbers[0], numbers[1] = before, tokens
+        high, low, *found = _rows(numbers)
+        self.native["index_find"](self._index, high, low, len(tokens), *found)
+        rows, own = numbers[2:].tolist()
+        places = [self._empty if row < 0 else row for row in rows]
+        return places, [i for i, known in enumerate(own) if not known]
+
+
+class NativeTable:
+    """A prepared table as the functions read it.
+
+    Args:
+        table: kept as long as this.
+        starts: of the successors of each key.
+        logq: natural log of the probability that each code stands for.
+    """
+
+    def __init__(
+        self, table: PreparedTable, starts: NDArray[np.int64], logq: NDArray[np.float32]
+    ) -> None:
+        self._kept = table, starts, logq
+        arrays = table.keys, starts, table.lengths, table.tokens, table.codes, logq
+        self._own = _Prepared(
+            *map(_address, arrays),
+            *(len(table.keys), table.facts.vocab_size),
+            *(table.keys.itemsize > 4, table.tokens.itemsize > 2),
+        )
+        self.pointer = ctypes.addressof(self._own)
+
+
+class Descents:
+    """Answers queries one after another, in buffers that are kept: most answers are small.
+
+    Args:
+        prepared: what the target said after other text, if there is a table.
+    """
+
+    def __init__(self, prepared: NativeTable | None) -> None:
+        self._prepared = prepared
+        pointer = prepared.pointer if prepared else None
+        self._asked = _Descent(prepared=pointer)
+        self._described = _Description(prepared=pointer)
+        self._grow(_ROOM)
+
+    def describe(self, query: Describe, anchor_before: int, rows: NativeRows) -> list[int]:
+        """The answer to a query.
+
+        Args:
+            query: see there.
+            anchor_before: the token before the tree's root.
+            rows: of the live table.
+        """
+        tree, nodes, asked = query.tree, query.nodes, self._described
+        self._reserve(len(nodes))
+        parents = [tree.parents[node] for node in nodes]
+        given = self._given[:4, : len(nodes)]
+        given[:3] = parents, *_pairs(tree, parents, anchor_before)
+        given[3] = [tree.tokens[node] for node in nodes]
+        asked.live, asked.coding = rows.pointer, _coding(query.coding)[1]
+        asked.successors, asked.count = query.k, len(nodes)
+        asked.parents, asked.before, asked.above, asked.tokens = _rows(self._given)[:4]
+        asked.codes = _address(self._found)
+        rows.native["describe"](ctypes.addressof(asked))
+        codes: list[int] = self._found[0, : len(nodes)].tolist()
+        return codes
+
+    def descend(self, query: Descend, anchor_before: int, rows: NativeRows) -> Descent:
+        """The answer to a query; for the arguments see :meth:`describe`."""
+        tree, nodes, asked = query.tree, query.nodes, self._asked
+        count, children, room = len(nodes), len(query.children), max(0, query.room)
+        self._reserve(max(count + room, children))
+        depths = [tree.depths[node] for node in nodes]
+        self._given[:5, :count] = nodes, *_pairs(tree, nodes, anchor_before), depths, query.kinds
+        if children:
+            self._given[5, :children] = [tree.parents[node] for node in query.children]
+            self._given[6, :children] = [tree.tokens[node] for node in query.children]
+        self._paths[0, :count] = query.paths
+        asked.live, asked.coding = rows.pointer, _coding(query.coding)[1]
+        asked.chances, asked.codes = _address(query.chances), query.chances.shape[1]
+        asked.floor, asked.least = query.floor, query.least
+        asked.successors, asked.deepest = query.k, query.deepest
+        asked.room, asked.first, asked.count, asked.children = room, len(tree), count, children
+        new: int = rows.native["descend"](ctypes.addressof(asked))
+        parents, tokens, below, codes = self._found[:4, :new].tolist()
+        chances, paths = self._likely[:, :new].tolist()
+        answered = self._found[4, : asked.answers].tolist()
+        return Descent(parents, tokens, below, codes, chances, paths, answered)
+
+    def _reserve(self, size: int) -> None:
+        if size > self._paths.shape[1]:
+            self._grow(2 * size)
+
+    def _grow(self, size: int) -> None:
+        """Make room for so many nodes, given and new."""
+        self._given, self._found = (np.empty((rows, size), dtype=np.int64) for rows in (7, 5))
+        self._paths, self._likely = (np.empty((rows, size)) for rows in (1, 2))
+        asked, given, found = self._asked, _rows(self._given), _rows(self._found)
+        asked.nodes, asked.before, asked.tokens, asked.depths, asked.kinds = given[:5]
+        asked.child_parents, asked.child_tokens = given[5:]
+        (asked.paths,) = _rows(self._paths)
+        asked.new_parents, asked.new_tokens, asked.new_depths, asked.new_codes = found[:4]
+        asked.answered = found[4]
+        asked.new_chances, asked.new_paths = _rows(self._likely)
+
+
+def _pairs(
+    tree: TreeBuilder, nodes: Sequence[int], anchor_before: int
+) -> tuple[list[int], list[int]]:
+    """The token before each node, and its own."""
+    tokens, parents = tree.tokens, tree.parents
+    before = [tokens[parents[node]] if node else anchor_before for node in nodes]
+    return before, [tokens[node] for node in nodes]
+
+
+@cache
+def _coding(coding: Coding) -> tuple[_Coding, int]:
+    """A coding as the functions read it, and its address."""
+    edges = len(coding.edges)
+    made = _Coding(_address(coding.first), _address(coding.edges), edges, coding.stride)
+    return made, ctypes.addressof(made)
+
+
+def _address(array: NDArray[Any]) -> int:
+    """Where an array's numbers are."""
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
+def _rows(numbers: NDArray[Any]) -> list[int]:
+    """Where an array's rows are."""
+    start, stride = _address(numbers), numbers.strides[0]
+    return [start + row * stride for row in range(len(numbers))]

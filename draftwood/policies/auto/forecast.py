@@ -11,7 +11,11 @@ from draftwood.policies.auto.features import COPIED, NOT_LISTED, Codes, Source
 
 
 class Predictor(Protocol):
-    """Predicts acceptance; frozen while a tree grows."""
+    """Predicts acceptance; frozen while a tree grows, and hashable."""
+
+    def __hash__(self) -> int:
+        """By identity, unless a class has values."""
+        return id(self)
 
     def probability(self, codes: Codes) -> float:
         """Probability that the target accepts a candidate with these codes, given its parent."""

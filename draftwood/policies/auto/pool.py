@@ -11,7 +11,7 @@ not to pay. Pure; probabilities come from the forecast.
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -389,7 +389,7 @@ class Pool:
 
 @lru_cache(maxsize=8)
 def _chances(
-    acceptance: Any, known: Features, source: int, answered: tuple[int, ...]
+    acceptance: Predictor, known: Features, source: int, answered: tuple[int, ...]
 ) -> NDArray[np.float64]:
     """Probabilities of candidates that one source alone lists, ``[len(answered), codes]``.
 

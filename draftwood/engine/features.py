@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from itertools import accumulate
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
+from draftwood.copies import uploaded
 from draftwood.protocols import Outcome, Prefill
+from draftwood.tree import ROOT
 
 Event = TypeVar("Event", Prefill, Outcome)
 
@@ -32,6 +36,31 @@ class FeatureShare:
         features = event.rows.features
         if self._whole or features is None:
             return event
+        own: dict[str, Any] = {"rows": replace(event.rows, features=self._own(features))}
+        if isinstance(event, Outcome) and event.features is not None:
+            own["features"] = self._own(event.features)
+        return replace(event, **own)
+
+    def _own(self, features: torch.Tensor) -> torch.Tensor:
         parts = features.view(len(features), self._count, -1)
-        own = torch.cat([parts[:, place] for place in self._places], dim=-1)
-        return replace(event, rows=replace(event.rows, features=own))
+        return torch.cat([parts[:, place] for place in self._places], dim=-1)
+
+
+def picked(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Outcomes with the features at their roots and paths, all of which are picked at once.
+
+    Each request by itself would ask a GPU for several small copies.
+    """
+    given = [outcome.rows.features for outcome in outcomes]
+    known = [features for features in given if features is not None]
+    if len(known) < len(given) or len(given) < 2:
+        return [*outcomes]
+    starts = accumulate(map(len, known), initial=0)
+    nodes = [
+        np.array([ROOT, *outcome.path]) + start
+        for outcome, start in zip(outcomes, starts, strict=False)
+    ]
+    with torch.inference_mode():
+        [places] = uploaded([np.concatenate(nodes)], known[0].device)
+        parts = torch.split(torch.cat(known)[places], [*map(len, nodes)])
+    return [replace(each, features=part) for each, part in zip(outcomes, parts, strict=True)]

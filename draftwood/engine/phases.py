@@ -17,7 +17,7 @@ import torch
 
 from draftwood.engine.batch import Batch
 from draftwood.engine.early import EarlyVerdicts, begin
-from draftwood.engine.features import FeatureShare
+from draftwood.engine.features import FeatureShare, picked
 from draftwood.engine.forking import fork, leaders
 from draftwood.engine.isolation import each_verified
 from draftwood.engine.joining import ALONE, PIECE, JoiningRequest, shared_out
@@ -260,6 +260,8 @@ class Phases:
         self, batch: Batch, drafted: Sequence[Drafted], outcomes: Sequence[Outcome]
     ) -> list[Prediction | None]:
         """Pass the outcomes to the drafters, the observer, the policy and the tuner."""
+        if self.beside and self._needs.taps:
+            outcomes = picked(outcomes)
         for s, outcome in zip(batch.live, outcomes, strict=True):
             if batch.sound(s):
                 with batch.failures.of(s.number):

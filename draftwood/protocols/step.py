@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from draftwood.protocols.constraint import Constraint
 from draftwood.protocols.target import TargetOutput
 from draftwood.tree import TokenTree
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,15 @@ class Outcome:
         path: accepted nodes, root excluded.
         committed: committed tokens: the path's, then the bonus (the next root).
         rows: the target output at all nodes, rejected ones included.
+        features: those of the rows at the root and the path, ``[1 + len(path), F]``, if they were
+            picked for several requests at once.
     """
 
     tree: TokenTree
     path: tuple[int, ...]
     committed: tuple[int, ...]
     rows: TargetOutput
+    features: torch.Tensor | None = None
 
 
 PACE = 0.125

@@ -20,8 +20,8 @@ from draftwood.protocols import (
     Candidates,
     Continuation,
     Descend,
-    Describe,
     Descent,
+    Describe,
     Expand,
     Outcome,
     Prefill,
@@ -59,7 +59,7 @@ def test_rows_equal_those_of_dictionaries(seed: int, rows: int, bigram: bool, si
         return before.tolist(), rng.choice(some, count).tolist()
 
     for _ in range(20):
-        given_pairs, found = pairs(int(rng.integers(1, 6))), None
+        given_pairs = pairs(int(rng.integers(1, 6)))
         output = ranked(rng, len(given_pairs[0]), 4)
         for table in tables:
             table.harvest(*given_pairs, output.top_tokens, output.top_probs)

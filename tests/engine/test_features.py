@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from draftwood.drafters._features import step_features
 from draftwood.drafters.eagle3.drafter import Eagle3
 from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.medusa.drafter import Medusa
 from draftwood.engine.engine import Engine
-from draftwood.engine.features import FeatureShare
+from draftwood.engine.features import FeatureShare, picked
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Request
 from draftwood.methods import method
@@ -28,7 +29,7 @@ from draftwood.protocols import (
     setting,
 )
 from draftwood.runner.attach import attach
-from draftwood.tree import ROOT, TreeBuilder
+from draftwood.tree import ROOT, TreeBuilder, tree_of
 from draftwood.verifiers.walk import Walk
 from tests.factories.eagle3_heads import tiny_config
 from tests.factories.medusa_heads import made_heads
@@ -53,6 +54,27 @@ def test_a_share_is_the_drafters_taps_in_its_order(own: tuple[int, ...]) -> None
     found = FeatureShare((2, 4, 7), own).of(given)
     assert torch.equal(found.rows.features, torch.cat([states[tap] for tap in own], dim=1))  # type: ignore[arg-type]
     assert (found.tree, found.committed) == (given.tree, given.committed)
+
+
+def test_features_of_several_requests_are_picked_at_once() -> None:
+    rng = np.random.default_rng(0)
+    given = []
+    for path in ((), (2,), (1, 3)):
+        tree = tree_of([1, 2, 3, 4, 5], [-1, 0, 0, 1, 3])
+        features = torch.from_numpy(rng.random((5, 6)))
+        given.append(Outcome(tree, path, (9,) * (1 + len(path)), rows(features)))
+    found = picked(given)
+    for before, after in zip(given, found, strict=True):
+        assert before.rows.features is not None
+        assert after.features is not None
+        assert torch.equal(after.features, before.rows.features[[0, *before.path]])
+        assert torch.equal(after.features, step_features(before))
+        assert step_features(after) is after.features
+        own = FeatureShare((2, 4, 7), (7, 2)).of(after)
+        assert own.features is not None
+        assert torch.equal(own.features, step_features(FeatureShare((2, 4, 7), (7, 2)).of(before)))
+    assert picked(given[:1]) == given[:1]
+    assert picked([given[0], outcome(None)])[0] is given[0]
 
 
 def test_whole_features_and_none_are_passed_on() -> None:

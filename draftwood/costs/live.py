@@ -33,8 +33,8 @@ _CUT = 4.0
 """Factor over the moving average beyond which a time is cut."""
 
 _NEWEST = 0.1
-"""Weight of the newest step in the moving averages of a search and of draft levels; the first ones
-weigh more, as the very first search meets code and tables that are not at hand yet."""
+"""Weight of the newest step in the moving averages of a search and of draft levels; the first of
+the latter weigh more."""
 
 _SOON, _SELDOM = 4, 64
 """Steps with drafts after which one without is due, in a batch of several sequences: at first, and
@@ -148,7 +148,7 @@ class _Followed:
         self.now, self.guard = costs, guard
         self._plain_after, self._drafted_steps = plain_after, 0
         self.search: float | None = None
-        self._searches = 0
+        self._searched_once = True
         self._levels = dict.fromkeys(costs.drafters, 1.0)
         self._drafted = dict.fromkeys(costs.drafters, 0.0)
         self._given = costs
@@ -185,10 +185,13 @@ class _Followed:
 
     def searched(self, seconds: float) -> None:
         """Count a search."""
-        known = seconds if self.search is None else self.search
-        weight = max(_NEWEST, 1.0 / max(1, self._searches))
-        self.search = known + weight * (min(seconds, _CUT * known) - known)
-        self._searches += 1
+        if self.search is None:
+            self.search = seconds
+        elif self._searched_once:
+            # The very first one met code and tables that were not at hand yet.
+            self.search, self._searched_once = min(self.search, seconds), False
+        else:
+            self.search += _NEWEST * (min(seconds, _CUT * self.search) - self.search)
 
     def drafted(self, seconds: float, expected: Mapping[str, float]) -> None:
         """Count the draft levels of a step, which were expected to take so much of the time.

@@ -110,6 +110,13 @@ def test_a_search_takes_the_moving_average_of_searches() -> None:
     assert live.search(1) == pytest.approx(0.1, rel=0.05)
 
 
+def test_the_second_search_replaces_a_slower_first_one() -> None:
+    live = LiveCosts(GIVEN)
+    for seconds, found in ((0.9, 0.9), (0.3, 0.3), (0.4, 0.31)):
+        live.searched(1, seconds, 0.0, {})
+        assert live.search(1) == pytest.approx(found)
+
+
 @pytest.mark.parametrize(("took", "factor"), [(0.8, 2.0), (0.4, 1.0), (0.05, 0.125), (0.0, 0.0)])
 def test_levels_cost_the_time_after_a_search(took: float, factor: float) -> None:
     live = LiveCosts(GIVEN)

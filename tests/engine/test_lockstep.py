@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,12 @@ from draftwood.protocols import (
     NOTHING_PAYS,
     Bid,
     Candidates,
+    Coding,
     Continuation,
     Continue,
+    Descend,
+    Descent,
+    Describe,
     Drafter,
     Expand,
     Grower,
@@ -181,6 +186,59 @@ def test_without_a_cost_a_level_is_of_all_nodes_that_gain() -> None:
             return tree.build()
 
     assert draft(Once(), {"deep": deep}, [4], growths, [None])[0].tree.drafted == 2
+
+
+@dataclass
+class Levels(Echo):
+    """Answers for several levels: a code for each node, and a child of the first one."""
+
+    def describe(self, slots: Sequence[int], queries: Sequence[Describe]) -> list[list[int] | None]:
+        self.calls.append(tuple(slots))
+        return [[slot] * len(query.nodes) for slot, query in zip(slots, queries, strict=True)]
+
+    def descend(self, slots: Sequence[int], queries: Sequence[Descend]) -> list[Descent | None]:
+        self.calls.append(tuple(slots))
+        return [
+            Descent([query.nodes[0]], [slot], [1], [2], [0.5], [0.5], [])
+            for slot, query in zip(slots, queries, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class AskingForLevels(Policy):
+    """Asks for a description and a descent, and logs the answers."""
+
+    budget: int = 9
+    sources: tuple[str, ...] = ("deep",)
+    answers: list[Any] = field(default_factory=list, compare=False)
+
+    def grow(self, growth: Growth, state: None) -> Grower:
+        tree = TreeBuilder(growth.anchor)
+        coding = Coding(np.zeros(1, np.int64), np.zeros(0), 1)
+        said: Any = yield Describe("deep", tree, [0, 0], 1, coding)
+        chances = np.ones((1, 3))
+        found: Any = yield Descend(
+            "deep", tree, [0], [], [1.0], 1, coding, chances, [0], 0.1, 0.1, 4, 9
+        )
+        self.answers.append((growth.anchor, said, found and found.tokens))
+        return tree.build()
+
+
+def test_queries_for_several_levels_are_answered_together_but_for_grammars() -> None:
+    deep, policy = Levels(), AskingForLevels()
+    growths = [Growth(anchor, 9, 9, 0.0, None, None) for anchor in (1, 2, 3)]
+    constraint: Any = object()
+    draft(
+        policy, {"deep": deep}, [5, 6, 7], growths, [None] * 3, constraints=[None, constraint, None]
+    )
+    assert policy.answers == [(1, [5, 5], [5]), (2, None, None), (3, [7, 7], [7])]
+    assert deep.calls == [(5, 7), (5, 7)]
+
+
+def test_a_drafter_need_not_answer_for_several_levels() -> None:
+    policy = AskingForLevels()
+    draft(policy, {"deep": Echo()}, [5], [Growth(1, 9, 9, 0.0, None, None)], [None])
+    assert policy.answers == [(1, None, None)]
 
 
 def test_nobody_bids() -> None:

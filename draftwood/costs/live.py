@@ -148,7 +148,7 @@ class _Followed:
         self.now, self.guard = costs, guard
         self._plain_after, self._drafted_steps = plain_after, 0
         self.search: float | None = None
-        self._searched_once = True
+        self._searches = 0
         self._levels = dict.fromkeys(costs.drafters, 1.0)
         self._drafted = dict.fromkeys(costs.drafters, 0.0)
         self._given = costs
@@ -187,11 +187,12 @@ class _Followed:
         """Count a search."""
         if self.search is None:
             self.search = seconds
-        elif self._searched_once:
+        elif self._searches == 1:
             # The very first one met code and tables that were not at hand yet.
-            self.search, self._searched_once = min(self.search, seconds), False
+            self.search = min(self.search, seconds)
         else:
             self.search += _NEWEST * (min(seconds, _CUT * self.search) - self.search)
+        self._searches += 1
 
     def drafted(self, seconds: float, expected: Mapping[str, float]) -> None:
         """Count the draft levels of a step, which were expected to take so much of the time.

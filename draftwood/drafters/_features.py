@@ -21,7 +21,7 @@ def prompt_features(prefill: Prefill) -> torch.Tensor:
 def step_features(outcome: Outcome) -> torch.Tensor:
     """Those of the root and the accepted nodes, ``[n, F]``.
 
-    It is a copy, so that the other nodes' rows do not stay alive.
+    It is a copy, or part of one of all requests, so that other nodes' rows do not stay alive.
     """
     if outcome.features is not None:
         return outcome.features

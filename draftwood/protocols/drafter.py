@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -170,7 +171,7 @@ class Coding:
     """How a ranked token's code follows from its rank and its score.
 
     Attributes:
-        first: code of a token without a score, by rank; int64 ``[k]``.
+        first: code of a token of the least score, by rank; int64 ``[k]``.
         edges: natural logs of the scores at which a code ends, ascending; float64.
         stride: between two such codes.
     """
@@ -178,6 +179,11 @@ class Coding:
     first: NDArray[np.int64]
     edges: NDArray[np.float64]
     stride: int
+
+    @cached_property
+    def most(self) -> int:
+        """Above all codes."""
+        return 1 + int(self.first.max(initial=0)) + self.stride * len(self.edges)
 
     def codes(self, logq: NDArray[np.float32]) -> NDArray[np.int64]:
         """Codes of tokens by the logs ``[m, k]`` of their scores."""
@@ -190,12 +196,12 @@ class Describe:
     """A policy's query for what ``source`` says of nodes that other sources have drafted.
 
     The answer is their codes, ``list[int]``, or None from a drafter that only answers
-    :class:`Expand`. 1: it knows other successors of the parent, and not this one; -1: none.
+    :class:`Expand`. 1: it knows successors of the parent, and not this one; -1: it knows none.
 
     Attributes:
         source: name of the drafter, as the method binds it.
         tree: the tree so far.
-        nodes: of the tree, those of one parent behind one another.
+        nodes: of the tree, those of one parent one after another.
         k: successors of a parent that count.
         coding: of the drafter's tokens.
     """
@@ -217,13 +223,14 @@ class Descend:
     Attributes:
         source: name of the drafter, as the method binds it.
         tree: the tree so far.
-        nodes: of the tree.
-        children: that these have, by ascending parent.
+        nodes: of the tree, ascending.
+        children: that these have, in the order of their parents.
         paths: probability of each that it and all its ancestors are taken.
         k: children per node.
         coding: of the drafter's tokens.
         chances: probability that a token is taken if its parent is, by its code; float64
-            ``[kinds, codes]``. Kind 0 is of a node that no other source was asked about.
+            ``[kinds, codes]``. Kind 0 is of a node below which no other source offers tokens, as
+            below all new ones.
         kinds: of the nodes.
         floor: least path probability of a node, the root's children excepted.
         least: of the sum of a level's path probabilities; below it no further level follows.

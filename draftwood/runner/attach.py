@@ -84,8 +84,9 @@ def attach(
             fuse norms; on a GPU, make linears of one input one product
             (:mod:`draftwood.runner.joined_linears`). A divided model is left as it is.
         fresh: choose weight layouts anew instead of using those cached for this machine.
-        chunk: prompt tokens per sequence and prefill forward, at least 1; by default 512, and on a
-            CPU 4,096 at a prompt's beginning, where most models' attention needs no mask.
+        chunk: prompt tokens per sequence and prefill forward, at least 1; by default 512 on a CPU,
+            and 4,096 at a prompt's beginning, where most models' attention needs no mask; 2,048 on
+            other devices, 1,024 with recurrent layers.
         self_test: compare trees with the model's own forward before returning.
 
     Raises:

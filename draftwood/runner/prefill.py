@@ -21,6 +21,8 @@ _CHUNK = 512
 """Tokens of a prompt in a forward on a CPU."""
 _LARGE_CHUNK = 1 << 11
 """Tokens of a prompt in a forward on another device: its launches take as long for a few tokens."""
+_KEPT_CHUNK = 1 << 10
+"""The same of a model with recurrent layers: their states are kept at the ends of forwards."""
 _BEGINNING = 1 << 12
 """Tokens of a prompt in its first forward, if all of it lies within the attention's window: no mask
 is needed then, which takes time and memory."""
@@ -72,7 +74,7 @@ class ChunkedPrefill:
         forward_pass: the model with its cache.
         needs: what drafters want computed.
         chunk: most tokens per sequence and forward; None: 512, on another device than the CPU
-            2,048, or more at a prompt's beginning if
+            2,048 (1,024 with recurrent layers), or more at a prompt's beginning if
             :attr:`draftwood.runner.forward.ForwardPass.large_beginning`.
         vocab_size: width of the logits.
         plain_topk: see :func:`draftwood.runner.to_host.to_host`.
@@ -112,14 +114,20 @@ class ChunkedPrefill:
         most = max(1, tokens // len(live))
         if self.chunk is not None:
             return min(self.chunk, most)
-        # With all logits, which take memory too, larger forwards are no faster.
+        # With all logits, which take memory too, larger forwards are no faster on a CPU.
         if self.forward_pass.large_beginning and not self.needs.prompt_rows:
             starts = [prompt.start + done for prompt in live]
             counts = [min(_BEGINNING, most, len(prompt.tokens) - done) for prompt in live]
             if self.forward_pass.masks.causal(starts, counts):
                 return min(_BEGINNING, most)
-        chunk = _CHUNK if self.forward_pass.device.type == "cpu" else _LARGE_CHUNK
-        return min(chunk, most)
+        return min(self._usual, most)
+
+    @property
+    def _usual(self) -> int:
+        """Tokens of a prompt in a forward behind its beginning."""
+        if self.forward_pass.device.type == "cpu":
+            return _CHUNK
+        return _LARGE_CHUNK if self.forward_pass.recurrent is None else _KEPT_CHUNK
 
     def _run_chunk(self, live: Sequence[PendingPrompt], done: int, q: int) -> None:
         """Cache the ``q`` positions after the first ``done`` of every prompt."""

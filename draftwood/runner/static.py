@@ -54,8 +54,9 @@ _LARGER, _SMALL = 2, 64
 Empty sequences take no time."""
 _ROOM = 1 << 15
 """Numbers for which there is room from the beginning: a larger buffer has another address."""
-_FAILURES = 2
-"""Buckets that fail before no further one is tried: a single one may lack memory."""
+_FAILURES, _SURE = 2, 512
+"""Buckets that fail before no further one is tried, and the nodes up to which they count: one may
+lack memory, and a large one may always."""
 
 ModelCall: TypeAlias = Callable[
     [torch.Tensor, torch.Tensor, Masks, Step, tuple[int, ...], torch.Tensor | None], Scored
@@ -299,7 +300,7 @@ class StaticForward:
             found = self._graphs.record(forward)
         except Exception as error:  # noqa: BLE001 - of CUDA, Triton or the model
             logger.warning("forwards are not recorded, which takes longer: %s", error)
-            self._failures += 1
+            self._failures += bucket.nodes <= _SURE
         finally:
             recordings.note()
         self._recorded[bucket] = found

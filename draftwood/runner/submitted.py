@@ -1,7 +1,6 @@
 """A forward whose output is still on the device."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -72,6 +71,7 @@ class SubmittedForward:
     ) -> tuple[list[TargetOutput], list[NDArray[Any]]]:
         given = [drawn[index] for index in self._order] if drawn else []
         together = self._together(given)
+        parts = self._parts()  # while the device computes
         (argmax, tokens, probs), rest = to_host_with(
             self._logits[None],
             further if together is None else [together, *further],
@@ -79,29 +79,28 @@ class SubmittedForward:
             self._plain,
             None if self._packed is None else self._packed[None],
         )
+        draws = None if together is None else rest.pop(0)[0]
+        owned = given or [None] * len(parts)
         found = [
-            replace(
-                output, argmax=argmax[0, span], top_tokens=tokens[0, span], top_probs=probs[0, span]
+            TargetOutput(
+                logits,
+                *(argmax[0, span], tokens[0, span], probs[0, span]),
+                features,
+                None if draws is None or own is None else draws[span],
             )
-            for output, span in zip(self._unread(), self._spans, strict=True)
-        ]
-        if together is None:
-            return found, rest
-        draws, *rest = rest
-        found = [
-            output if own is None else replace(output, drawn=draws[0, span])
-            for output, own, span in zip(found, given, self._spans, strict=True)
+            for (logits, features), own, span in zip(parts, owned, self._spans, strict=True)
         ]
         return found, rest
 
     def _unread(self) -> list[TargetOutput]:
         """The output that stays on the device."""
+        return [TargetOutput(logits, *unread(), features) for logits, features in self._parts()]
+
+    def _parts(self) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
+        """Logits and features of each tree."""
+        features = self._features
         return [
-            TargetOutput(
-                self._logits[span],
-                *unread(),
-                None if self._features is None else self._features[own],
-            )
+            (self._logits[span], None if features is None else features[own])
             for span, own in zip(self._spans, self._feature_spans, strict=True)
         ]
 

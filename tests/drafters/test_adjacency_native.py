@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from draftwood.drafters.adjacency import live, native
 from draftwood.drafters.adjacency.drafter import Adjacency, AdjacencyTables
 from draftwood.drafters.adjacency.live import LiveTable
-from draftwood.policies.auto.features import COPIED, SOURCES, TABLE, copied_codes
+from draftwood.policies.auto.features import COPIED, NEURAL, SOURCES, TABLE, coding, copied_codes
 from draftwood.policies.auto.forecast import Predictor
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
@@ -38,12 +39,12 @@ HOST = FakeHost(TargetInfo(V, 64, 1, 8, torch.device("cpu"), torch.float32))
 pytestmark = pytest.mark.skipif(native.functions() is None, reason="needs a C++ compiler")
 
 
-def ranked(rng: np.random.Generator, n: int, k: int) -> TargetOutput:
+def ranked(rng: np.random.Generator, n: int, k: int, apart: int = 1) -> TargetOutput:
+    """Rows of random tokens, which are multiples of ``apart``."""
     probs = rng.dirichlet([0.2] * V, n).astype(np.float32)
     order = np.argsort(-probs, axis=1, kind="stable")[:, :k].astype(np.int64)
-    return TargetOutput(
-        torch.zeros(1, 1), order[:, 0].copy(), order, np.take_along_axis(probs, order, axis=1)
-    )
+    best = np.take_along_axis(probs, order, axis=1)
+    return TargetOutput(torch.zeros(1, 1), apart * order[:, 0], apart * order, best)
 
 
 @given(
@@ -97,20 +98,33 @@ class Weighed(Predictor):
         return min(1.0, 0.2 + 0.6 * drawn + 0.3 * (codes[COPIED] > 1))
 
 
-def taught(seed: int, *, prepared: bool, **fields: object) -> AdjacencyTables:
+def taught(
+    seed: int, *, prepared: int | None = 5, apart: int = 1, **fields: object
+) -> AdjacencyTables:
+    """A table that has seen a prompt and two steps, above a prepared one of a width."""
     rng = np.random.default_rng(seed)
     spec = Adjacency(**{"width": 5, **fields})  # type: ignore[arg-type]
-    table = prepared_table(random_rows(rng, V, 30, spec.width), V, spec.width) if prepared else None
+    table = None
+    if prepared is not None:
+        rows = {
+            (before if before < 0 else apart * before, apart * token): {
+                apart * after: p for after, p in row.items()
+            }
+            for (before, token), row in random_rows(rng, V, 30, prepared).items()
+        }
+        table = prepared_table(rows, apart * V, prepared)
     tables = AdjacencyTables(spec, spec.width, table)
-    prompt = rng.integers(V, size=int(rng.integers(1, 40)))
-    rows = ranked(rng, len(prompt), spec.width)
-    tables.begin(0, Prefill(prompt, int(rng.integers(V)), rows))
+    prompt = apart * rng.integers(V, size=int(rng.integers(1, 40)))
+    first = apart * int(rng.integers(V))
+    tables.begin(0, Prefill(prompt, first, ranked(rng, len(prompt), spec.width, apart)))
     for _ in range(2):
-        builder = TreeBuilder(int(rng.integers(V)))
+        builder = TreeBuilder(apart * int(rng.integers(V)))
         for _ in range(3):
-            builder.add(int(rng.integers(len(builder))), int(rng.integers(V)), "adjacency")
+            parent, token = int(rng.integers(len(builder))), apart * int(rng.integers(V))
+            builder.add(parent, token, "adjacency")
         tree = builder.build()
-        tables.observe(0, Outcome(tree, (), (3,), ranked(rng, len(tree), spec.width)))
+        rows_of_tree = ranked(rng, len(tree), spec.width, apart)
+        tables.observe(0, Outcome(tree, (), (3 * apart,), rows_of_tree))
     return tables
 
 
@@ -118,16 +132,28 @@ class Grown:
     """A pool after the table was asked, and how often it was asked for one level."""
 
     def __init__(
-        self, tables: AdjacencyTables, seed: int, copies: Sequence[int], most: int, *, plain: bool
+        self,
+        tables: AdjacencyTables,
+        seed: int,
+        copies: Sequence[int],
+        most: int,
+        *,
+        plain: bool,
+        apart: int = 1,
     ) -> None:
         rng = np.random.default_rng([seed, 1])
-        self.pool = Pool(
-            int(rng.integers(V)), Weighed(seed), float(rng.choice([0.01, 0.1, 0.3])), most, SOURCES
-        )
+        floor = float(rng.choice([0.01, 0.1, 0.3]))
+        self.pool = Pool(apart * int(rng.integers(V)), Weighed(seed), floor, most, SOURCES)
         if copies:
-            offer = Continuation(tuple(copies), 4, 1, 1)
+            offer = Continuation(tuple(apart * token for token in copies), 4, 1, 1)
             code = copied_codes(SOURCES[COPIED], offer, preferred=True)
             self.pool.copy(offer.tokens, code, "context")
+        if rng.random() < 0.3:  # a model was asked, too
+            tokens = apart * rng.choice(V, (1, 2), replace=False)
+            logq = np.log(np.array([[0.6, 0.3]], dtype=np.float32))
+            self.pool.offer(NEURAL, "draft", [0], tokens, logq)
+            if rng.random() < 0.5:  # and offered nothing that is likely enough
+                self.pool._answered[-1] |= 1 << NEURAL
         self.levels = 0
         policy, deepest = Auto(), int(rng.integers(1, 9))
         asking = policy._rank(self.pool, [(TABLE, "adjacency")], range(len(self.pool)), deepest)
@@ -154,19 +180,37 @@ class Grown:
         return [*lists, pool.children, pool._answered]
 
 
-@settings(max_examples=150)
+SCALES = (1, 6000, 2**31 // V)
+"""Between two tokens: vocabularies whose keys and tokens have 32 and 16, 64 and 32 bits."""
+
+
+@settings(max_examples=200)
 @given(
     st.integers(0, 2**32 - 1),
     st.lists(st.integers(0, V - 1), max_size=6),
-    st.sampled_from([3, 20, 256]),
+    st.sampled_from([0, 3, 20, 256]),
+    st.sampled_from([None, 3, 5, 7]),
     st.booleans(),
-    st.booleans(),
+    st.sampled_from(SCALES),
+    st.sampled_from([0.0, 0.01, 0.5]),
+    st.sampled_from([3, 65536]),
 )
 def test_a_descent_equals_rounds_of_queries(
-    seed: int, copies: list[int], most: int, prepared: bool, bigram: bool
+    seed: int,
+    copies: list[int],
+    most: int,
+    prepared: int | None,
+    bigram: bool,
+    apart: int,
+    least: float,
+    rows: int,
 ) -> None:
-    tables = taught(seed, prepared=prepared, bigram=bigram)
-    quick, plain = (Grown(tables, seed, copies, most, plain=plain) for plain in (False, True))
+    tables = taught(
+        seed, prepared=prepared, apart=apart, bigram=bigram, min_score=least, max_rows=rows
+    )
+    quick, plain = (
+        Grown(tables, seed, copies, most, plain=plain, apart=apart) for plain in (False, True)
+    )
     assert quick.levels == 0
     assert quick.facts() == plain.facts()
     assert quick.pool.path == pytest.approx(plain.pool.path, rel=1e-12)
@@ -175,39 +219,124 @@ def test_a_descent_equals_rounds_of_queries(
 
 def test_the_comparison_sees_a_difference() -> None:
     grown = [
-        Grown(taught(seed, prepared=True), 5, [1, 2], 256, plain=plain).facts()
+        Grown(taught(seed, prepared=5), 5, [1, 2], 256, plain=plain).facts()
         for seed, plain in ((5, False), (5, True), (6, True))
     ]
     assert grown[0] == grown[1] != grown[2]
 
 
 def test_rows_narrower_than_asked_for_end_there() -> None:
-    tables = taught(3, prepared=False, width=2)
+    tables = taught(3, prepared=None, width=2)
     quick, plain = (Grown(tables, 3, [], 256, plain=plain) for plain in (False, True))
     assert quick.facts() == plain.facts()
     assert len(quick.pool) > 1
 
 
 def test_without_a_compiler_levels_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_one = Grown(taught(7, prepared=True), 7, [1], 256, plain=False)
+    with_one = Grown(taught(7, prepared=5), 7, [1], 256, plain=False)
     monkeypatch.setattr(live, "functions", lambda: None)
-    tables = taught(7, prepared=True)
+    tables = taught(7, prepared=5)
     without = Grown(tables, 7, [1], 256, plain=False)
     assert without.levels > 0
     assert without.facts() == with_one.facts()
 
 
 def test_buffers_grow_with_the_pool() -> None:
-    tables = taught(9, prepared=True)
+    tables = taught(9, prepared=5)
     room = native._ROOM
     quick, plain = (Grown(tables, 9, [], 4 * room, plain=plain) for plain in (False, True))
     assert quick.facts() == plain.facts()
 
 
 def test_paths_are_products() -> None:
-    pool = Grown(taught(11, prepared=True), 11, [2, 3], 256, plain=False).pool
+    pool = Grown(taught(11, prepared=5), 11, [2, 3], 256, plain=False).pool
     assert len(pool) > 10
     for node, parent in enumerate(pool.builder.parents):
         if node:
             expected = pool.path[parent] * pool.probabilities[node]
             assert math.isclose(pool.path[node], expected, rel_tol=1e-12)
+
+
+def test_a_mean_of_the_least_probability_is_kept() -> None:
+    """Of two sure tokens, that the live and the prepared row name, each has one half."""
+    table = prepared_table({(-1, 1): {2: 1.0}}, V, 1)
+    tables = AdjacencyTables(Adjacency(width=1, min_score=0.5), 1, table)
+    row = TargetOutput(
+        torch.zeros(1, 1), np.array([3]), np.array([[3]]), np.ones((1, 1), dtype=np.float32)
+    )
+    tables.begin(0, Prefill(np.array([1]), 1, row))
+    builder = TreeBuilder(1)
+    query = Expand("adjacency", builder, [0], 1)
+    [levels] = tables.expand([0], [query])
+    found = Descend(
+        "adjacency",
+        builder,
+        [0],
+        [],
+        [1.0],
+        1,
+        coding(SOURCES[TABLE], 1),
+        np.full((1, SOURCES[TABLE].codes), 0.9),
+        [0],
+        *(0.01, 0.1, 1, 9),
+    )
+    [descent] = tables.descend([0], [found])
+    assert descent is not None
+    assert descent.tokens == levels.tokens[0].tolist() != [-1]
+
+
+def asked(**changes: object) -> Descend:
+    given: dict[str, Any] = {
+        "source": "adjacency",
+        "tree": TreeBuilder(1),
+        "nodes": [0],
+        "children": [],
+        "paths": [1.0],
+        "k": 2,
+        "coding": coding(SOURCES[TABLE], 2),
+        "chances": np.full((1, SOURCES[TABLE].codes), 0.9),
+        "kinds": [0],
+        "floor": 0.01,
+        "least": 0.1,
+        "deepest": 4,
+        "room": 9,
+    }
+    return Descend(**{**given, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"k": 3}, "a coding of 2 ranks is too short for 3"),
+        ({"chances": np.ones((1, 5))}, r"chances are \(1, 5\)"),
+        ({"kinds": [1]}, r"kinds \[1\]"),
+        ({"kinds": [-1]}, r"kinds \[-1\]"),
+    ],
+)
+def test_queries_that_do_not_fit_are_refused(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        taught(1).descend([0], [asked(**changes)])
+
+
+def test_a_description_needs_all_ranks() -> None:
+    query = Describe("adjacency", TreeBuilder(1), [0], 3, coding(SOURCES[TABLE], 2))
+    with pytest.raises(ValueError, match="too short for 3"):
+        taught(1).describe([0], [query])
+
+
+def test_a_descent_ends_even_if_every_level_is_to_be_asked_about() -> None:
+    [found] = taught(2).descend([0], [asked(least=0.0, deepest=3)])
+    assert found is not None
+    assert max(found.depths, default=0) <= 3
+
+
+def test_rows_that_do_not_fit_are_refused() -> None:
+    table = LiveTable(9, 2, 0.01, bigram=True)
+    for before, tokens, best, probs in (
+        ([1], [2, 3], (1, 2), (1, 2)),
+        ([1], [2], (2, 2), (2, 2)),
+        ([1], [2], (1, 2), (1, 1)),
+    ):
+        table.harvest(before, tokens, np.zeros(best, np.int64), np.ones(probs, np.float32))
+        with pytest.raises(ValueError, match="have successors|inhomogeneous"):
+            table.find([1], [2])

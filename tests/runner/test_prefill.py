@@ -1,5 +1,6 @@
 """Prompts in chunks, ragged and together, are cached and answered as if each came alone."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner import prefill
 from draftwood.runner.attach import attach
+from draftwood.runner.prefill import ChunkedPrefill
 from draftwood.runner.runner import Runner
 from tests.factories.model_families import FAMILIES, VOCAB
 from tests.factories.path_logits import TOLERANCE, plain_logits, random_prompts, worst
@@ -112,6 +114,17 @@ def test_the_beginning_of_a_text_is_read_in_larger_chunks(
     seen.clear()
     runner.prefill([runner.open(40)], [text], Needs(prompt_rows=True))
     assert max(seen) == 4, "all logits of so many take memory"
+
+
+@pytest.mark.parametrize(
+    ("device", "recurrent", "tokens"),
+    [("cpu", None, 512), ("cpu", object(), 512), ("cuda", None, 2048), ("cuda", object(), 1024)],
+)
+def test_other_devices_read_more_of_a_prompt_at_a_time(
+    device: str, recurrent: object, tokens: int
+) -> None:
+    where: Any = SimpleNamespace(device=torch.device(device), recurrent=recurrent)
+    assert ChunkedPrefill(where, Needs(), None, VOCAB)._usual == tokens
 
 
 def test_only_requested_rows_reach_the_lm_head(llama: Runner) -> None:

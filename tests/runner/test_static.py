@@ -177,6 +177,19 @@ def test_a_model_that_cannot_be_recorded_runs_as_it_is(
     ]
 
 
+def test_large_buckets_that_fail_say_nothing_of_others(runner: Runner) -> None:
+    graphs = RefusingGraphs()
+    static = in_buckets(runner, graphs)
+    rng = np.random.default_rng(2)
+    texts = random_prompts(rng, (5,) * 9, VOCAB)
+    slots = [runner.open(80) for _ in texts]
+    runner.prefill(slots, texts, Needs())
+    for nodes in (60, 75):
+        runner.forward(slots, [random_tree(rng, nodes, VOCAB) for _ in slots], Needs())
+    assert graphs.tried == 2
+    assert not static.refused
+
+
 def test_a_forward_is_recorded_anew_when_the_model_has_changed(runner: Runner) -> None:
     graphs = CountingGraphs()
     in_buckets(runner, graphs)

@@ -1,5 +1,6 @@
-// What AdjacencyTables.describe and AdjacencyTables.descend answer: the codes of given successors; and successors of tokens,
-// of these successors, and so on, as far as they are likely enough. The Python twin is a round of Expand for each level.
+// What AdjacencyTables.describe and AdjacencyTables.descend answer: the codes of given successors; and successors of
+// tokens, of these successors, and so on, as far as they are likely enough. The Python twin is a round of Expand for
+// each level.
 
 #pragma once
 
@@ -21,7 +22,7 @@ struct Live {
     const int32_t* tokens;  // [rows, width], likeliest first, -1 where there is no further one
     const float* logq;
     int64_t width;
-    double least_logq;
+    float least_logq;
 };
 
 // A prepared table: table.py.
@@ -102,7 +103,7 @@ struct Descent {
     const Live* live;
     const Prepared* prepared;  // null: there is none
     const Coding* coding;
-    const double* chances;  // of acceptance, [kinds, codes]; kind 0: no other source speaks of the token
+    const double* chances;  // of acceptance, [kinds, codes]; kind 0: no other source offers tokens there
     double floor, least;    // of a node's path probability, and of the sum of a level's
     int64_t codes, successors, deepest, room, first;
     // The nodes to begin with; and the children that they have, by ascending parent.
@@ -205,7 +206,8 @@ class Finder {
 
 // The code of a token at a rank; SILENT if there is none.
 inline int64_t code_at(const Coding& coding, const Ranked& ranked, int64_t rank) {
-    if (rank >= int64_t(ranked.tokens.size()) || ranked.tokens[rank] < 0 || !std::isfinite(ranked.logq[rank])) return SILENT;
+    const bool known = rank < int64_t(ranked.tokens.size()) && ranked.tokens[rank] >= 0;
+    if (!known || !std::isfinite(ranked.logq[rank])) return SILENT;
     return coding.code(rank, ranked.logq[rank]);
 }
 
@@ -301,7 +303,7 @@ inline int64_t descend(Descent& asked) {
             level.push_back({id, each.before, each.token, each.depth, 0, each.path});
             sum += each.path;
         }
-        if (sum < asked.least) return total;
+        if (level.empty() || !(sum >= asked.least)) return total;
     }
 }
 

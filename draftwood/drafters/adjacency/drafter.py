@@ -12,7 +12,7 @@ import numpy as np
 from draftwood.drafters.adjacency.answer import answers
 from draftwood.drafters.adjacency.fitting import fitting
 from draftwood.drafters.adjacency.live import LiveTable
-from draftwood.drafters.adjacency.native import Descents, NativeRows
+from draftwood.drafters.adjacency.native import Descents, NativeRows, functions
 from draftwood.drafters.adjacency.table import PreparedTable
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
@@ -106,7 +106,8 @@ class AdjacencyTables(Drafter):
     with the live ones: see :func:`draftwood.drafters.adjacency.answer.answers`.
 
     Memory: at most ``max_rows * (8 * width + 352)`` bytes per live table and one row: 28 MB at the
-    default settings, of which 5 MB are rows. Memory pages are touched only as rows are stored.
+    default settings, of which 5 MB are rows; with compiled functions, whose index is smaller, about
+    12 MB. Memory pages are touched only as rows are stored.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class AdjacencyTables(Drafter):
         self._tables: dict[int, LiveTable] = {}
         self._shared = self._empty() if settings.shared else None
         self._before: dict[int, int] = {}
+        functions()  # compiled now, rather than for the first request
         self._descents = Descents(None if prepared is None else prepared.native)
 
     @property

@@ -46,7 +46,7 @@ class LiveTable:
         self._tokens[-1] = -1
         self._logq[-1] = -np.inf
         native = None if plain else functions()
-        self._index = DictIndex(max_rows, bigram=bigram)
+        self._index = DictIndex(max_rows, bigram=bigram) if native is None else None
         self._native = (
             None
             if native is None
@@ -97,6 +97,7 @@ class LiveTable:
             for each in waiting:
                 self._native.store(*each)
             return
+        assert self._index is not None
         places = [row for before, own, _, _ in waiting for row in self._index.take(before, own)]
         width = self._tokens.shape[1]
         best = np.concatenate([found for _, _, found, _ in waiting])[:, :width]
@@ -118,6 +119,7 @@ class LiveTable:
         self._store()
         if self._native is not None:
             return self._native.find(before, tokens)
+        assert self._index is not None
         return self._index.find(before, tokens, self.empty_row)
 
     @property

@@ -11,7 +11,7 @@ import math
 import weakref
 from collections.abc import Sequence
 from ctypes import c_double, c_float, c_int64, c_void_p
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -53,7 +53,7 @@ class _Live(ctypes.Structure):
     _fields_ = (
         *((name, c_void_p) for name in ("index", "tokens", "logq")),
         ("width", c_int64),
-        ("least_logq", c_double),
+        ("least_logq", c_float),
     )
 
 
@@ -112,9 +112,11 @@ def functions() -> Functions | None:
     compiled = library(Path(__file__).parent)
     if compiled is None:
         return None
+    # Calls take microseconds: a thread that gets Python's lock meanwhile may keep it far longer.
+    loaded = ctypes.PyDLL(compiled._name)
     found = {}
     for name, arguments in _ARGUMENTS.items():
-        function = getattr(compiled, f"draftwood_{name}")
+        function = getattr(loaded, f"draftwood_{name}")
         function.argtypes, function.restype = arguments, _RESULTS.get(name)
         found[name] = function
     return found
@@ -165,10 +167,18 @@ class NativeRows:
             tokens: these, ``[n]``.
             best: successors of each, likeliest first; ``[n, k]``.
             probabilities: of the successors.
+
+        Raises:
+            ValueError: the shapes do not fit one another.
         """
         pairs = np.array([before, tokens], dtype=np.int64)
         best = np.ascontiguousarray(best, dtype=np.int64)
         probabilities = np.ascontiguousarray(probabilities, dtype=np.float32)
+        if best.shape != probabilities.shape or best.shape[:1] != pairs.shape[1:]:
+            raise ValueError(
+                f"{pairs.shape[1]} pairs of tokens have successors {best.shape} with probabilities "
+                f"{probabilities.shape}: each pair has one row of both"
+            )
         store = self._store
         store.before, store.own = _rows(pairs)
         store.best, store.probabilities = _address(best), _address(probabilities)
@@ -190,7 +200,7 @@ class NativeTable:
     """A prepared table as the functions read it.
 
     Args:
-        table: kept as long as this.
+        table: its arrays are kept as long as this.
         starts: of the successors of each key.
         logq: natural log of the probability that each code stands for.
     """
@@ -198,10 +208,9 @@ class NativeTable:
     def __init__(
         self, table: PreparedTable, starts: NDArray[np.int64], logq: NDArray[np.float32]
     ) -> None:
-        self._kept = table, starts, logq
-        arrays = table.keys, starts, table.lengths, table.tokens, table.codes, logq
+        self._kept = table.keys, starts, table.lengths, table.tokens, table.codes, logq
         self._own = _Prepared(
-            *map(_address, arrays),
+            *map(_address, self._kept),
             *(len(table.keys), table.facts.vocab_size),
             *(table.keys.itemsize > 4, table.tokens.itemsize > 2),
         )
@@ -229,7 +238,11 @@ class Descents:
             query: see there.
             anchor_before: the token before the tree's root.
             rows: of the live table.
+
+        Raises:
+            ValueError: the coding does not cover all ranks.
         """
+        _check_ranks(query.coding, query.k)
         tree, nodes, asked = query.tree, query.nodes, self._described
         self._reserve(len(nodes))
         parents = [tree.parents[node] for node in nodes]
@@ -245,8 +258,19 @@ class Descents:
         return codes
 
     def descend(self, query: Descend, anchor_before: int, rows: NativeRows) -> Descent:
-        """The answer to a query; for the arguments see :meth:`describe`."""
+        """The answer to a query; for the arguments see :meth:`describe`.
+
+        Raises:
+            ValueError: the chances do not cover all codes, or the coding not all ranks.
+        """
         tree, nodes, asked = query.tree, query.nodes, self._asked
+        kinds, codes = query.chances.shape
+        _check_ranks(query.coding, query.k)
+        if codes < query.coding.most or not all(0 <= kind < kinds for kind in query.kinds):
+            raise ValueError(
+                f"chances are {query.chances.shape}, for {query.coding.most} codes and nodes of "
+                f"kinds {query.kinds}"
+            )
         count, children, room = len(nodes), len(query.children), max(0, query.room)
         self._reserve(max(count + room, children))
         depths = [tree.depths[node] for node in nodes]
@@ -256,15 +280,15 @@ class Descents:
             self._given[6, :children] = [tree.tokens[node] for node in query.children]
         self._paths[0, :count] = query.paths
         asked.live, asked.coding = rows.pointer, _coding(query.coding)[1]
-        asked.chances, asked.codes = _address(query.chances), query.chances.shape[1]
+        asked.chances, asked.codes = _address(query.chances), codes
         asked.floor, asked.least = query.floor, query.least
         asked.successors, asked.deepest = query.k, query.deepest
         asked.room, asked.first, asked.count, asked.children = room, len(tree), count, children
         new: int = rows.native["descend"](ctypes.addressof(asked))
-        parents, tokens, below, codes = self._found[:4, :new].tolist()
+        parents, tokens, below, found = self._found[:4, :new].tolist()
         chances, paths = self._likely[:, :new].tolist()
         answered = self._found[4, : asked.answers].tolist()
-        return Descent(parents, tokens, below, codes, chances, paths, answered)
+        return Descent(parents, tokens, below, found, chances, paths, answered)
 
     def _reserve(self, size: int) -> None:
         if size > self._paths.shape[1]:
@@ -283,6 +307,11 @@ class Descents:
         asked.new_chances, asked.new_paths = _rows(self._likely)
 
 
+def _check_ranks(coding: Coding, k: int) -> None:
+    if len(coding.first) < k:
+        raise ValueError(f"a coding of {len(coding.first)} ranks is too short for {k} successors")
+
+
 def _pairs(
     tree: TreeBuilder, nodes: Sequence[int], anchor_before: int
 ) -> tuple[list[int], list[int]]:
@@ -292,7 +321,7 @@ def _pairs(
     return before, [tokens[node] for node in nodes]
 
 
-@cache
+@lru_cache(maxsize=64)
 def _coding(coding: Coding) -> tuple[_Coding, int]:
     """A coding as the functions read it, and its address."""
     edges = len(coding.edges)

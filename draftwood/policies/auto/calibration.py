@@ -12,7 +12,6 @@ Knows nothing of trees and costs.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -158,6 +157,7 @@ class Counts:
         hits = sum(taken for _, taken in prior.values())
         scale = min(1.0, _PRIOR_OF_ALL / total) if total else 0.0
         self._offered, self._taken = total * scale + _START[0], hits * scale + _START[1]
+        self._known: dict[Codes, list[int]] = {}
         self._acceptance: AcceptanceTable | None = None
         self._offsets = Offsets((), half_life)
         for each, learnt in further:
@@ -180,15 +180,15 @@ class Counts:
             predicted = self.acceptance
             for each, hit in zip(codes, taken, strict=True):
                 self._offsets.observe(each, predicted.probability(each), hit)
-        keys = [_keys(each[: len(SOURCES)]) for each in codes]
-        self._reserve(keys)
+        known = self._known
+        own = [each[: len(SOURCES)] for each in codes]
+        places = [known.get(each) or self._rows_of(each) for each in own]
         # One by one, as they are mostly a handful: behind a forward, when all code is slow at
         # first, a few numpy calls take longer than this takes for dozens.
         counts = cast("memoryview[float]", self._writable().data)
-        weight, rows = self._weight, self._rows
-        for own, hit in zip(keys, taken, strict=True):
-            for key in own:
-                row = rows[key]
+        weight = self._weight
+        for rows, hit in zip(places, taken, strict=True):
+            for row in rows:
                 counts[row, 0] += weight
                 if hit:
                     counts[row, 1] += weight
@@ -222,14 +222,16 @@ class Counts:
         """Offsets of the further sources, and their curvatures."""
         return self._offsets.learnt()
 
-    def _reserve(self, keys: Sequence[Sequence[_Key]]) -> None:
-        """Give a row to each key that has none."""
-        rows = self._rows
-        for key in chain.from_iterable(keys):
+    def _rows_of(self, codes: Codes) -> list[int]:
+        """The rows of a candidate, one for each key; a key that has none gets one."""
+        rows, keys = self._rows, _keys(codes)
+        for key in keys:
             if key not in rows:
                 if len(rows) == len(self._counts):
                     self._counts = np.concatenate([self._counts, _capped(np.zeros((0, 2)))])
                 rows[key] = len(rows)
+        found = self._known[codes] = [rows[key] for key in keys]
+        return found
 
     def _writable(self) -> NDArray[np.float64]:
         """The counts, copied if a table has them."""

@@ -11,7 +11,7 @@ from draftwood.policies.auto.features import COPIED, NOT_LISTED, Codes, Source
 
 
 class Predictor(Protocol):
-    """Predicts acceptance; frozen while a tree grows, and hashable."""
+    """Predicts acceptance; never changes, and is hashable."""
 
     def __hash__(self) -> int:
         """By identity, unless a class has values."""

@@ -277,12 +277,15 @@ class Auto(Policy):
 
         ``ranking``: position and drafter's name of the sources that are asked.
         """
+        at_once = len(ranking) == 1
         while True:
             nodes = pool.reached(nodes, deepest)
             if sum(pool.path[node] for node in nodes) < _REACH:
                 return
-            if len(ranking) == 1 and (yield from self._descend(pool, *ranking[0], nodes, deepest)):
-                return
+            if at_once:
+                at_once = yield from self._descend(pool, *ranking[0], nodes, deepest)
+                if at_once:
+                    return
             fresh: list[int] = []
             for position, name in ranking:
                 answer: Candidates = yield Expand(name, pool.builder, nodes, self.width)
@@ -297,7 +300,7 @@ class Auto(Policy):
         What the source says of nodes that are there changes their probabilities, and so how far it
         is asked below them.
         """
-        known = pool.drafted_below(nodes)
+        known = pool.children_of(nodes)
         if known:
             said: list[int] | None = yield Describe(
                 name, pool.builder, known, self.width, pool.coding(position, self.width)

@@ -191,7 +191,7 @@ class Pool:
         """The codes of a source's ranked tokens, of ``k`` ranks."""
         return coding(self._features.sources[source], k)
 
-    def drafted_below(self, nodes: Sequence[int]) -> list[int]:
+    def children_of(self, nodes: Sequence[int]) -> list[int]:
         """The children of some nodes, in their order."""
         return [child for node in nodes for child in self.children[node]]
 
@@ -223,7 +223,7 @@ class Pool:
             name,
             self.builder,
             nodes,
-            self.drafted_below(nodes),
+            self.children_of(nodes),
             [self.path[node] for node in nodes],
             k,
             self.coding(source, k),

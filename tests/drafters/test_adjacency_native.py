@@ -338,5 +338,5 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         ([1], [2], (1, 2), (1, 1)),
     ):
         table.harvest(before, tokens, np.zeros(best, np.int64), np.ones(probs, np.float32))
-        with pytest.raises(ValueError, match="have successors|inhomogeneous"):
+        with pytest.raises(ValueError, match=r"have successors|inhomogeneous"):
             table.find([1], [2])

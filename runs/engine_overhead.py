@@ -128,10 +128,12 @@ def index_memory(host: Host, tokens: int) -> dict[str, float]:
         for drafter in (context, adjacency):
             drafter.observe(0, outcome)
         seen += len(committed)
+    native = adjacency._tables[0].native
+    untraced = 0.0 if native is None else native.index_bytes / 1e6
     return {
         "tokens": seen,
         "context_mb": traced_mb("context.py"),
-        "adjacency_mb": traced_mb("adjacency/*.py"),
+        "adjacency_mb": traced_mb("adjacency/*.py") + untraced,
     }
 
 

@@ -222,6 +222,9 @@ def test_memory_is_bounded_when_far_more_is_learnt() -> None:
     held = bytes_allocated(live, lambda: begin(tables, prompt, 0, rows))
     # A row has two tokens and scores of 4 bytes; a key takes up to 352 bytes of dictionaries.
     assert 3000 * 16 < held <= 3001 * 16 + 3000 * 352 + 1024
+    native = tables._tables[0].native
+    if native is not None:  # a key takes up to 4 places of 12 bytes in each of two maps
+        assert 3000 * 32 <= native.index_bytes <= 3000 * (2 * 4 * 12 + 2 * 8)
 
 
 def test_tables_are_per_slot_unless_shared() -> None:

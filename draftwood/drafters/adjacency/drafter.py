@@ -32,8 +32,8 @@ from draftwood.protocols import (
     setting,
 )
 
-Q = TypeVar("Q")
-A = TypeVar("A")
+_Query = TypeVar("_Query")
+_Answer = TypeVar("_Answer")
 
 _NO_TOKEN = -1  # stands before the first token of a prompt
 
@@ -106,8 +106,8 @@ class AdjacencyTables(Drafter):
     with the live ones: see :func:`draftwood.drafters.adjacency.answer.answers`.
 
     Memory: at most ``max_rows * (8 * width + 352)`` bytes per live table and one row: 28 MB at the
-    default settings, of which 5 MB are rows; with compiled functions, whose index is smaller, about
-    12 MB. Memory pages are touched only as rows are stored.
+    default settings, of which 5 MB are rows; with compiled functions, whose index is smaller, 10
+    MB. Memory pages are touched only as rows are stored.
     """
 
     def __init__(
@@ -173,9 +173,12 @@ class AdjacencyTables(Drafter):
         return self._answered(self._descents.descend, slots, queries)
 
     def _answered(
-        self, answer: Callable[[Q, int, NativeRows], A], slots: Sequence[int], queries: Sequence[Q]
-    ) -> list[A | None]:
-        found: list[A | None] = []
+        self,
+        answer: Callable[[_Query, int, NativeRows], _Answer],
+        slots: Sequence[int],
+        queries: Sequence[_Query],
+    ) -> list[_Answer | None]:
+        found: list[_Answer | None] = []
         for slot, query in zip(slots, queries, strict=True):
             rows = self._tables[slot].native
             found.append(None if rows is None else answer(query, self._before[slot], rows))

@@ -27,6 +27,8 @@ class Rows {
         rows[where] = row;
     }
 
+    size_t bytes() const { return keys.capacity() * sizeof(uint64_t) + rows.capacity() * sizeof(int32_t); }
+
     void drop(uint64_t key) {
         size_t hole = place(key);
         if (rows[hole] == NO_ROW) return;
@@ -101,6 +103,8 @@ class Index {
     }
 
     int32_t own(int64_t before, int64_t token) const { return rows.get(key_of(before, token)); }
+
+    size_t bytes() const { return rows.bytes() + latest.bytes() + keys.capacity() * sizeof(uint64_t); }
 
     // The row that was stored last for a token, whatever was before it.
     int32_t last(int64_t token) const { return (bigram ? latest : rows).get(uint64_t(token)); }

@@ -8,6 +8,8 @@ extern "C" {
 
 void* draftwood_index(int64_t most, int64_t bigram) { return new Index(most, bigram != 0); }
 
+int64_t draftwood_index_bytes(const void* index) { return int64_t(static_cast<const Index*>(index)->bytes()); }
+
 void draftwood_index_free(void* index) { delete static_cast<Index*>(index); }
 
 // The row of each pair, or else the one of its token that was stored last, -1 without; and whether it is the pair's own.

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 _ARGUMENTS: dict[str, list[Any]] = {
     "index": [c_int64, c_int64],
+    "index_bytes": [c_void_p],
     "index_free": [c_void_p],
     "index_find": [c_void_p, c_void_p, c_void_p, c_int64, c_void_p, c_void_p],
     "index_store": [c_void_p],
     "describe": [c_void_p],
     "descend": [c_void_p],
 }
-_RESULTS = {"index": c_void_p, "descend": c_int64}
+_RESULTS = {"index": c_void_p, "index_bytes": c_int64, "descend": c_int64}
 
 
 class _Store(ctypes.Structure):
@@ -152,6 +153,12 @@ class NativeRows:
         self._stored = ctypes.addressof(self._store)
         self._live = _Live(*arrays, tokens.shape[1], math.log(least))
         self.pointer = ctypes.addressof(self._live)
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the index, of which Python's allocators know nothing."""
+        found: int = self.native["index_bytes"](self._index)
+        return found
 
     def store(
         self,

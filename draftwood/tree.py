@@ -179,19 +179,12 @@ class TreeBuilder:
         return parent
 
     def extend(self, parents: Sequence[int], tokens: Sequence[int], source: str) -> range:
-        """Append new deterministic children; none is the parent of another."""
-        return self.descend(
-            parents, tokens, [self.depths[parent] + 1 for parent in parents], source
-        )
-
-    def descend(
-        self, parents: Sequence[int], tokens: Sequence[int], depths: Sequence[int], source: str
-    ) -> range:
-        """Append new deterministic children of known depths, parents first."""
+        """Append new deterministic children, parents first."""
         nodes = range(len(self.tokens), len(self.tokens) + len(tokens))
         self._child.update(zip(zip(parents, tokens, strict=True), nodes, strict=True))
         self.tokens += tokens
-        self.depths += depths
+        for parent in parents:
+            self.depths.append(self.depths[parent] + 1)
         self.parents += parents
         self.logq += [0.0] * len(nodes)
         self.draws += [Draw.ONE_HOT] * len(nodes)

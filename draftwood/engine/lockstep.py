@@ -12,7 +12,7 @@ none of them takes a place in a tree. Knows nothing of targets and verifiers.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from draftwood.engine.legal import legal_answer, widened
 from draftwood.protocols import (
@@ -40,6 +40,11 @@ from draftwood.tree import TokenTree, TreeBuilder
 Levels: TypeAlias = Callable[[Mapping[str, Sequence[LevelBid]]], tuple[str, Sequence[int]]]
 """Decides on a source, and answers the bids for a level of it
 (:meth:`draftwood.protocols.Tuner.levels`)."""
+
+
+_Q = TypeVar("_Q", Describe, Descend)
+
+_TO_A_SOURCE = (Continue, Branches, Expand, Describe, Descend)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,12 +152,15 @@ def _answer(
     limits: Mapping[int, Constraint],
 ) -> dict[int, Answer | Exception | None]:
     """Answers to all that wait for a source."""
-    copies = [i for i, q in queries.items() if isinstance(q, Continue) and q.source == source]
-    trees = {i: q for i, q in queries.items() if isinstance(q, Branches) and q.source == source}
-    asked = {i: q for i, q in queries.items() if isinstance(q, Expand) and q.source == source}
-    known = {i: q for i, q in queries.items() if isinstance(q, Describe) and q.source == source}
-    levels = {i: q for i, q in queries.items() if isinstance(q, Descend) and q.source == source}
+    own = {i: q for i, q in queries.items() if isinstance(q, _TO_A_SOURCE) and q.source == source}
     answers: dict[int, Answer | Exception | None] = {}
+    if not own:
+        return answers
+    copies = [i for i, q in own.items() if isinstance(q, Continue)]
+    trees = {i: q for i, q in own.items() if isinstance(q, Branches)}
+    asked = {i: q for i, q in own.items() if isinstance(q, Expand)}
+    known = {i: q for i, q in own.items() if isinstance(q, Describe)}
+    levels = {i: q for i, q in own.items() if isinstance(q, Descend)}
     if copies:
         answers |= _each(lambda some: drafter.continuations([slots[i] for i in some]), copies)
     if trees:
@@ -165,15 +173,10 @@ def _answer(
         wide = [widened(query) if i in limits else query for i, query in asked.items()]
         offered = drafter.expand([slots[i] for i in asked], wide)
         answers.update(zip(asked, offered, strict=True))
-    # What a grammar does not allow would have to be left out level by level.
     if known:
-        own = [i for i in known if i not in limits]
-        said = drafter.describe([slots[i] for i in own], [known[i] for i in own])
-        answers.update(dict.fromkeys(known) | dict(zip(own, said, strict=True)))
+        answers |= _at_once(drafter.describe, slots, known, limits)
     if levels:
-        own = [i for i in levels if i not in limits]
-        found = drafter.descend([slots[i] for i in own], [levels[i] for i in own])
-        answers.update(dict.fromkeys(levels) | dict(zip(own, found, strict=True)))
+        answers |= _at_once(drafter.descend, slots, levels, limits)
     for i in limits.keys() & answers.keys():
         if isinstance(answers[i], Exception):
             continue
@@ -181,6 +184,23 @@ def _answer(
             answers[i] = legal_answer(answers[i], queries[i], limits[i])
         except Exception as error:  # noqa: BLE001 - the others go on
             answers[i] = error
+    return answers
+
+
+def _at_once(
+    ask: Callable[[Sequence[int], Sequence[_Q]], Sequence[Answer | None]],
+    slots: Sequence[int],
+    queries: Mapping[int, _Q],
+    limits: Mapping[int, Constraint],
+) -> dict[int, Answer | Exception | None]:
+    """Answers about several levels; None with a grammar.
+
+    What a grammar does not allow would have to be left out level by level.
+    """
+    numbers = [i for i in queries if i not in limits]
+    found = ask([slots[i] for i in numbers], [queries[i] for i in numbers])
+    answers: dict[int, Answer | Exception | None] = dict.fromkeys(queries)
+    answers.update(zip(numbers, found, strict=True))
     return answers
 
 

@@ -12,10 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -80,6 +81,24 @@ def library(directory: Path) -> ctypes.CDLL | None:
         CACHE_VARIABLE,
     )
     return None
+
+
+def functions(
+    loaded: ctypes.CDLL, arguments: Mapping[str, Any], results: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Functions of a library by name; in C++ their names begin with ``draftwood_``.
+
+    Args:
+        loaded: the library.
+        arguments: a list of the types of each function's arguments.
+        results: types of results; functions that are missing return nothing.
+    """
+    found = {}
+    for name, own in arguments.items():
+        function = getattr(loaded, f"draftwood_{name}")
+        function.argtypes, function.restype = own, results.get(name)
+        found[name] = function
+    return found
 
 
 def entries() -> Iterator[CacheEntry]:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import Tensor
 
-from draftwood.kernels.compiled import library
+from draftwood.kernels.compiled import functions, library
 
 logger = logging.getLogger(__name__)
 
@@ -85,14 +85,8 @@ def kernels() -> Kernels | None:
     if openmp is None or found is None:
         return None
     _kept.append(openmp)
-    functions = {}
-    for name, arguments in _ARGUMENTS.items():
-        function = getattr(found, f"draftwood_{name}")
-        function.argtypes, function.restype = arguments, None
-        functions[name] = function
-    functions["draw"].restype = c_int64
-    version = Path(found._name).stem
-    return Kernels(**functions, openmp=ctypes.addressof(openmp), version=version)
+    own = functions(found, _ARGUMENTS, {"draw": c_int64})
+    return Kernels(**own, openmp=ctypes.addressof(openmp), version=Path(found._name).stem)
 
 
 def kernels_version() -> str:

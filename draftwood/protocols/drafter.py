@@ -259,7 +259,6 @@ class Descent(NamedTuple):
     Attributes:
         parents: of each, as the nodes of the tree that they are to be added to.
         tokens: of each.
-        depths: of each.
         codes: of each.
         chances: of each, that it is taken if its parent is.
         paths: of each, that it and all its ancestors are taken.
@@ -268,7 +267,6 @@ class Descent(NamedTuple):
 
     parents: list[int]
     tokens: list[int]
-    depths: list[int]
     codes: list[int]
     chances: list[float]
     paths: list[float]

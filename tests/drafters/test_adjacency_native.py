@@ -327,7 +327,9 @@ def test_a_description_needs_all_ranks() -> None:
 def test_a_descent_ends_even_if_every_level_is_to_be_asked_about() -> None:
     [found] = taught(2).descend([0], [asked(least=0.0, deepest=3)])
     assert found is not None
-    assert max(found.depths, default=0) <= 3
+    builder = TreeBuilder(1)
+    builder.extend(found.parents, found.tokens, "adjacency")
+    assert max(builder.depths) <= 3
 
 
 def test_rows_that_do_not_fit_are_refused() -> None:

@@ -199,7 +199,7 @@ class Levels(Echo):
     def descend(self, slots: Sequence[int], queries: Sequence[Descend]) -> list[Descent | None]:
         self.calls.append(tuple(slots))
         return [
-            Descent([query.nodes[0]], [slot], [1], [2], [0.5], [0.5], [])
+            Descent([query.nodes[0]], [slot], [2], [0.5], [0.5], [])
             for slot, query in zip(slots, queries, strict=True)
         ]
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from draftwood.drafters.adjacency.live import LiveTable
 from draftwood.drafters.adjacency.mean import Rows, mean
+from draftwood.drafters.adjacency.rows import pairs_of
 from draftwood.drafters.adjacency.table import UNKNOWN, PreparedTable
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, Expand
@@ -52,11 +53,10 @@ def answers(
     latest: list[Rows] = []
     ends: list[int] = []
     for query, anchor, live in zip(queries, before_anchors, lives, strict=True):
-        every, parents, start = query.tree.tokens, query.tree.parents, len(tokens)
-        above = [parents[node] for node in query.nodes]
-        tokens += [every[node] for node in query.nodes]
-        before += [every[parent] if parent >= 0 else anchor for parent in above]
-        rows, unknown = live.find(before[start:], tokens[start:])
+        start, pairs = len(tokens), pairs_of(query.tree, query.nodes, anchor)
+        before += pairs[0]
+        tokens += pairs[1]
+        rows, unknown = live.find(*pairs)
         latest.append(live.successors(rows))
         if live.bigram:
             averaged += [start + i for i in unknown]

@@ -111,7 +111,7 @@ struct Descent {
     const int64_t *nodes, *before, *tokens, *depths, *kinds, *child_parents, *child_tokens;
     const double* paths;
     // Found nodes, and the nodes that have an answer.
-    int64_t *new_parents, *new_tokens, *new_depths, *new_codes, *answered;
+    int64_t *new_parents, *new_tokens, *new_codes, *answered;
     double *new_chances, *new_paths;
     int64_t answers;
 };
@@ -295,7 +295,6 @@ inline int64_t descend(Descent& asked) {
             asked.new_parents[total] = each.parent;
             asked.new_tokens[total] = each.token;
             asked.new_codes[total] = each.code;
-            asked.new_depths[total] = each.depth;
             asked.new_chances[total] = each.chance;
             asked.new_paths[total] = each.path;
             total++;

@@ -74,7 +74,7 @@ class Rows {
     }
 };
 
-// The keys of a table's rows, which form a ring. The Python twin is DictIndex of index.py.
+// The keys of a table's rows, which form a ring. The Python twin is PlainRows of rows.py.
 class Index {
   public:
     Index(int64_t most, bool bigram) : bigram(bigram), most(most) {}

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.drafters.adjacency.index import DictIndex
 from draftwood.drafters.adjacency.native import NativeRows, functions
+from draftwood.drafters.adjacency.rows import PlainRows, Waiting
 
 _MOST_WAITING = 64
 """Rows that wait to be stored at most."""
-
-_Rows: TypeAlias = tuple[list[int], list[int], NDArray[np.int64], NDArray[np.float32]]
-"""Tokens before some tokens, these, and the target's top-k after them."""
 
 
 class LiveTable:
@@ -30,10 +26,10 @@ class LiveTable:
         width: successors of a key.
         least: least probability of a successor, above 0.
         bigram: whether the keys are pairs of tokens.
-        plain: find keys in dictionaries even where compiled functions do it.
+        plain: find and store rows by Python even where compiled functions do it.
     """
 
-    __slots__ = ("_bigram", "_index", "_least", "_logq", "_native", "_tokens", "_waiting", "_waits")
+    __slots__ = ("_bigram", "_least", "_logq", "_rows", "_tokens", "_waiting", "_waits")
 
     def __init__(
         self, max_rows: int, width: int, least: float, *, bigram: bool, plain: bool = False
@@ -46,13 +42,13 @@ class LiveTable:
         self._tokens[-1] = -1
         self._logq[-1] = -np.inf
         native = None if plain else functions()
-        self._index = DictIndex(max_rows, bigram=bigram) if native is None else None
-        self._native = (
-            None
+        rows = self._tokens, self._logq, least
+        self._rows: PlainRows | NativeRows = (
+            PlainRows(*rows, bigram=bigram)
             if native is None
-            else NativeRows(native, self._tokens, self._logq, least, bigram=bigram)
+            else NativeRows(native, *rows, bigram=bigram)
         )
-        self._waiting: list[_Rows] = []
+        self._waiting: list[Waiting] = []
         self._waits = 0  # number of these rows
 
     @property
@@ -70,11 +66,6 @@ class LiveTable:
         """Natural log of the least probability of a successor."""
         return math.log(self._least)
 
-    @property
-    def empty_row(self) -> int:
-        """The row of unknown keys."""
-        return len(self._tokens) - 1
-
     def harvest(
         self,
         before: list[int],
@@ -83,7 +74,7 @@ class LiveTable:
         top_probs: NDArray[np.float32],
     ) -> None:
         """Store each row as the successors of its pair (before, token)."""
-        self._waiting.append((before, tokens, top_tokens, top_probs))
+        self._waiting.append(Waiting(before, tokens, top_tokens, top_probs))
         self._waits += len(tokens)
         if self._waits > _MOST_WAITING:
             self._store()
@@ -91,24 +82,8 @@ class LiveTable:
     def _store(self) -> None:
         """Store the rows that wait, in their order."""
         waiting, self._waiting, self._waits = self._waiting, [], 0
-        if not waiting:
-            return
-        if self._native is not None:
-            for each in waiting:
-                self._native.store(*each)
-            return
-        assert self._index is not None
-        places = [row for before, own, _, _ in waiting for row in self._index.take(before, own)]
-        width = self._tokens.shape[1]
-        best = np.concatenate([found for _, _, found, _ in waiting])[:, :width]
-        probs = np.concatenate([found for _, _, _, found in waiting])[:, :width]
-        offered = probs >= self._least
-        logq = np.full(probs.shape, -np.inf, dtype=np.float32)
-        np.log(probs, out=logq, where=offered)
-        # If an index repeats, NumPy keeps the last assignment, like a loop over the nodes.
-        where = np.array(places, dtype=np.int64)
-        self._tokens[where] = np.where(offered, best, -1)
-        self._logq[where] = logq
+        if waiting:
+            self._rows.store(waiting)
 
     def find(self, before: Sequence[int], tokens: Sequence[int]) -> tuple[list[int], list[int]]:
         """The row of each pair, or else the one of its token that was stored last.
@@ -117,16 +92,13 @@ class LiveTable:
             The row of each pair, and the numbers of the pairs that have no row of their own.
         """
         self._store()
-        if self._native is not None:
-            return self._native.find(before, tokens)
-        assert self._index is not None
-        return self._index.find(before, tokens, self.empty_row)
+        return self._rows.find(before, tokens)
 
     @property
     def native(self) -> NativeRows | None:
         """The rows as compiled functions read them; None without a compiler."""
         self._store()
-        return self._native
+        return self._rows if isinstance(self._rows, NativeRows) else None
 
     def successors(self, rows: Sequence[int]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Copies of the rows: tokens and natural logs of their probabilities, ``[n, width]``."""

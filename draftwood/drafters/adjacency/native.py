@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.drafters.adjacency.rows import Waiting, pairs_of
+from draftwood.kernels.compiled import functions as compiled_functions
 from draftwood.kernels.compiled import library
 from draftwood.protocols import Coding, Descend, Descent, Describe
-from draftwood.tree import TreeBuilder
 
 if TYPE_CHECKING:
     from draftwood.drafters.adjacency.table import PreparedTable
@@ -94,8 +95,8 @@ class _Descent(ctypes.Structure):
         *((name, c_int64) for name in ("count", "children")),
         *((name, c_void_p) for name in ("nodes", "before", "tokens", "depths", "kinds")),
         *((name, c_void_p) for name in ("child_parents", "child_tokens", "paths")),
-        *((name, c_void_p) for name in ("new_parents", "new_tokens", "new_depths", "new_codes")),
-        *((name, c_void_p) for name in ("answered", "new_chances", "new_paths")),
+        *((name, c_void_p) for name in ("new_parents", "new_tokens", "new_codes", "answered")),
+        *((name, c_void_p) for name in ("new_chances", "new_paths")),
         ("answers", c_int64),
     )
 
@@ -114,13 +115,7 @@ def functions() -> Functions | None:
     if compiled is None:
         return None
     # Calls take microseconds: a thread that gets Python's lock meanwhile may keep it far longer.
-    loaded = ctypes.PyDLL(compiled._name)
-    found = {}
-    for name, arguments in _ARGUMENTS.items():
-        function = getattr(loaded, f"draftwood_{name}")
-        function.argtypes, function.restype = arguments, _RESULTS.get(name)
-        found[name] = function
-    return found
+    return compiled_functions(ctypes.PyDLL(compiled._name), _ARGUMENTS, _RESULTS)
 
 
 class NativeRows:
@@ -149,8 +144,7 @@ class NativeRows:
         self._index: int = native["index"](self._empty, bigram)
         weakref.finalize(self, native["index_free"], self._index)
         arrays = self._index, _address(tokens), _address(logq)
-        self._store = _Store(*arrays, width=tokens.shape[1], least=least)
-        self._stored = ctypes.addressof(self._store)
+        self._stored = _Store(*arrays, width=tokens.shape[1], least=least)
         self._live = _Live(*arrays, tokens.shape[1], math.log(least))
         self.pointer = ctypes.addressof(self._live)
 
@@ -160,40 +154,32 @@ class NativeRows:
         found: int = self.native["index_bytes"](self._index)
         return found
 
-    def store(
-        self,
-        before: Sequence[int],
-        tokens: Sequence[int],
-        best: NDArray[np.int64],
-        probabilities: NDArray[np.float32],
-    ) -> None:
-        """Store the successors of pairs.
-
-        Args:
-            before: the tokens before some tokens.
-            tokens: these, ``[n]``.
-            best: successors of each, likeliest first; ``[n, k]``.
-            probabilities: of the successors.
+    def store(self, waiting: Sequence[Waiting]) -> None:
+        """Store successors in their order.
 
         Raises:
             ValueError: the shapes do not fit one another.
         """
-        pairs = np.array([before, tokens], dtype=np.int64)
-        best = np.ascontiguousarray(best, dtype=np.int64)
-        probabilities = np.ascontiguousarray(probabilities, dtype=np.float32)
+        for each in waiting:
+            self._store_one(each)
+
+    def _store_one(self, waiting: Waiting) -> None:
+        pairs = np.array([waiting.before, waiting.tokens], dtype=np.int64)
+        best = np.ascontiguousarray(waiting.best, dtype=np.int64)
+        probabilities = np.ascontiguousarray(waiting.probabilities, dtype=np.float32)
         if best.shape != probabilities.shape or best.shape[:1] != pairs.shape[1:]:
             raise ValueError(
                 f"{pairs.shape[1]} pairs of tokens have successors {best.shape} with probabilities "
                 f"{probabilities.shape}: each pair has one row of both"
             )
-        store = self._store
+        store = self._stored
         store.before, store.own = _rows(pairs)
         store.best, store.probabilities = _address(best), _address(probabilities)
         store.count, store.given = best.shape
-        self.native["index_store"](self._stored)
+        self.native["index_store"](ctypes.addressof(store))
 
     def find(self, before: Sequence[int], tokens: Sequence[int]) -> tuple[list[int], list[int]]:
-        """See :meth:`draftwood.drafters.adjacency.live.LiveTable.find`."""
+        """See :meth:`.rows.PlainRows.find`."""
         numbers = np.empty((4, len(tokens)), dtype=np.int64)
         numbers[0], numbers[1] = before, tokens
         high, low, *found = _rows(numbers)
@@ -254,12 +240,10 @@ class Descents:
         self._reserve(len(nodes))
         parents = [tree.parents[node] for node in nodes]
         given = self._given[:4, : len(nodes)]
-        given[:3] = parents, *_pairs(tree, parents, anchor_before)
+        given[:3] = parents, *pairs_of(tree, parents, anchor_before)
         given[3] = [tree.tokens[node] for node in nodes]
         asked.live, asked.coding = rows.pointer, _coding(query.coding)[1]
         asked.successors, asked.count = query.k, len(nodes)
-        asked.parents, asked.before, asked.above, asked.tokens = _rows(self._given)[:4]
-        asked.codes = _address(self._found)
         rows.native["describe"](ctypes.addressof(asked))
         codes: list[int] = self._found[0, : len(nodes)].tolist()
         return codes
@@ -281,7 +265,7 @@ class Descents:
         count, children, room = len(nodes), len(query.children), max(0, query.room)
         self._reserve(max(count + room, children))
         depths = [tree.depths[node] for node in nodes]
-        self._given[:5, :count] = nodes, *_pairs(tree, nodes, anchor_before), depths, query.kinds
+        self._given[:5, :count] = nodes, *pairs_of(tree, nodes, anchor_before), depths, query.kinds
         if children:
             self._given[5, :children] = [tree.parents[node] for node in query.children]
             self._given[6, :children] = [tree.tokens[node] for node in query.children]
@@ -292,10 +276,10 @@ class Descents:
         asked.successors, asked.deepest = query.k, query.deepest
         asked.room, asked.first, asked.count, asked.children = room, len(tree), count, children
         new: int = rows.native["descend"](ctypes.addressof(asked))
-        parents, tokens, below, found = self._found[:4, :new].tolist()
+        parents, tokens, found = self._found[:3, :new].tolist()
         chances, paths = self._likely[:, :new].tolist()
-        answered = self._found[4, : asked.answers].tolist()
-        return Descent(parents, tokens, below, found, chances, paths, answered)
+        answered = self._found[3, : asked.answers].tolist()
+        return Descent(parents, tokens, found, chances, paths, answered)
 
     def _reserve(self, size: int) -> None:
         if size > self._paths.shape[1]:
@@ -303,29 +287,22 @@ class Descents:
 
     def _grow(self, size: int) -> None:
         """Make room for so many nodes, given and new."""
-        self._given, self._found = (np.empty((rows, size), dtype=np.int64) for rows in (7, 5))
+        self._given, self._found = (np.empty((rows, size), dtype=np.int64) for rows in (7, 4))
         self._paths, self._likely = (np.empty((rows, size)) for rows in (1, 2))
         asked, given, found = self._asked, _rows(self._given), _rows(self._found)
         asked.nodes, asked.before, asked.tokens, asked.depths, asked.kinds = given[:5]
         asked.child_parents, asked.child_tokens = given[5:]
         (asked.paths,) = _rows(self._paths)
-        asked.new_parents, asked.new_tokens, asked.new_depths, asked.new_codes = found[:4]
-        asked.answered = found[4]
+        asked.new_parents, asked.new_tokens, asked.new_codes, asked.answered = found
         asked.new_chances, asked.new_paths = _rows(self._likely)
+        said = self._described
+        said.parents, said.before, said.above, said.tokens = given[:4]
+        said.codes = found[0]
 
 
 def _check_ranks(coding: Coding, k: int) -> None:
     if len(coding.first) < k:
         raise ValueError(f"a coding of {len(coding.first)} ranks is too short for {k} successors")
-
-
-def _pairs(
-    tree: TreeBuilder, nodes: Sequence[int], anchor_before: int
-) -> tuple[list[int], list[int]]:
-    """The token before each node, and its own."""
-    tokens, parents = tree.tokens, tree.parents
-    before = [tokens[parents[node]] if node else anchor_before for node in nodes]
-    return before, [tokens[node] for node in nodes]
 
 
 @lru_cache(maxsize=64)

@@ -52,7 +52,6 @@ from draftwood.protocols import (
     Continuation,
     Continue,
     Descent,
-    Describe,
     DrafterSpec,
     Expand,
     Grower,
@@ -300,17 +299,13 @@ class Auto(Policy):
         What the source says of nodes that are there changes their probabilities, and so how far it
         is asked below them.
         """
-        known = pool.children_of(nodes)
-        if known:
-            said: list[int] | None = yield Describe(
-                name, pool.builder, known, self.width, pool.coding(position, self.width)
-            )
+        known = pool.description(position, name, nodes, self.width)
+        if known.nodes:
+            said: list[int] | None = yield known
             if said is None:
                 return False
-            pool.describe(position, known, said)
-        found: Descent | None = yield pool.descent(
-            position, name, nodes, self.width, _REACH, deepest
-        )
+            pool.describe(position, known.nodes, said)
+        found: Descent | None = yield pool.descent(position, nodes, known, _REACH, deepest)
         if found is not None:
             pool.descend(position, name, found)
         return found is not None

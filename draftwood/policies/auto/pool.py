@@ -30,7 +30,7 @@ from draftwood.policies.auto.features import (
     features_of,
 )
 from draftwood.policies.auto.forecast import Predictor
-from draftwood.protocols import Coding, Descend, Descent
+from draftwood.protocols import Descend, Descent, Describe
 from draftwood.tree import ROOT, Draw, TokenTree, TreeBuilder
 
 _New: TypeAlias = tuple[int, int, int, float, float]
@@ -187,13 +187,17 @@ class Pool:
                 self.builder.draws[node] = draw
         return new
 
-    def coding(self, source: int, k: int) -> Coding:
-        """The codes of a source's ranked tokens, of ``k`` ranks."""
-        return coding(self._features.sources[source], k)
+    def description(self, source: int, name: str, nodes: Sequence[int], k: int) -> Describe:
+        """The query for what a source says of the children of some nodes.
 
-    def children_of(self, nodes: Sequence[int]) -> list[int]:
-        """The children of some nodes, in their order."""
-        return [child for node in nodes for child in self.children[node]]
+        Args:
+            source: position of the source.
+            name: of the drafter.
+            nodes: of the pool.
+            k: successors of a node.
+        """
+        below = [child for node in nodes for child in self.children[node]]
+        return Describe(name, self.builder, below, k, coding(self._features.sources[source], k))
 
     def describe(self, source: int, nodes: Sequence[int], codes: Sequence[int]) -> None:
         """Add what a source says of some nodes (:class:`draftwood.protocols.Describe`)."""
@@ -204,15 +208,14 @@ class Pool:
             self._estimate([node for node, _ in said])
 
     def descent(
-        self, source: int, name: str, nodes: Sequence[int], k: int, least: float, deepest: int
+        self, source: int, nodes: Sequence[int], known: Describe, least: float, deepest: int
     ) -> Descend:
         """The query for further successors of some nodes, level by level.
 
         Args:
             source: position of the source.
-            name: of the drafter.
             nodes: of the pool.
-            k: successors of a node.
+            known: the query for their children, answered if there are any.
             least: sum of a level's path probabilities from which on it is asked about.
             deepest: depth of the deepest useful node.
         """
@@ -220,13 +223,13 @@ class Pool:
         answered = [self._answered[node] & others for node in nodes]
         kinds = (0, *sorted({*answered} - {0}))
         return Descend(
-            name,
-            self.builder,
+            known.source,
+            known.tree,
             nodes,
-            self.children_of(nodes),
+            known.nodes,
             [self.path[node] for node in nodes],
-            k,
-            self.coding(source, k),
+            known.k,
+            known.coding,
             _chances(self._acceptance, self._features, source, kinds),
             [kinds.index(each) for each in answered] if len(kinds) > 1 else [0] * len(nodes),
             self._floor,
@@ -237,22 +240,10 @@ class Pool:
 
     def descend(self, source: int, name: str, found: Descent) -> None:
         """Add the answer to such a query."""
-        known, answered, others = self._features, self._answered, ~(1 << source)
-        nodes = self.builder.descend(found.parents, found.tokens, found.depths, name)
-        self.path += found.paths
-        self.probabilities += found.chances
-        answered += [0] * len(nodes)
-        self.codes += [
-            known.only(answered[parent] & others, source)[code]
-            for parent, code in zip(found.parents, found.codes, strict=True)
-        ]
-        children = self.children
-        children += [[] for _ in nodes]
-        for node, parent in zip(nodes, found.parents, strict=True):
-            children[parent].append(node)
-        for node in found.answered:
-            answered[node] |= 1 << source
-        self._choice = None
+        parents, tokens, codes, chances, paths, answered = found
+        self._extend(parents, tokens, codes, chances, paths, name, source)
+        for node in answered:
+            self._answered[node] |= 1 << source
 
     def reached(self, nodes: Sequence[int], deepest: int) -> list[int]:
         """Those of some nodes that may have children: above the floor, and above ``deepest``."""
@@ -331,16 +322,29 @@ class Pool:
         if not new:
             return []
         parents, tokens, codes, own, paths = map(list, zip(*new, strict=True))
+        return self._extend(parents, tokens, codes, own, paths, name, source)
+
+    def _extend(
+        self,
+        parents: list[int],
+        tokens: list[int],
+        codes: list[int],
+        own: list[float],
+        paths: list[float],
+        name: str,
+        source: int,
+    ) -> list[int]:
+        """Add candidates that only ``source`` lists, parents first; returns their nodes."""
         nodes = self.builder.extend(parents, tokens, name)
         self.path += paths
         self.probabilities += own
         answered, only, children = self._answered, self._features.only, self.children
+        answered += [0] * len(nodes)
         self.codes += [
             only(answered[parent], source)[code]
             for parent, code in zip(parents, codes, strict=True)
         ]
-        self._answered += [0] * len(new)
-        self.children += [[] for _ in new]
+        children += [[] for _ in nodes]
         for node, parent in zip(nodes, parents, strict=True):
             children[parent].append(node)
         return list(nodes)

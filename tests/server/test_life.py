@@ -25,10 +25,16 @@ class Gate:
         self.open = threading.Event()
         self.open.set()
         self.error: Exception | None = None
+        self.left: int | None = None  # steps after which it closes
         target: Any = engine.target
         submit = target.submit
 
         def gated(*args: Any, **named: Any) -> Any:
+            if self.left is not None:
+                self.left -= 1
+                if self.left < 0:
+                    self.left = None
+                    self.open.clear()
             assert self.open.wait(30)
             if self.error is not None:
                 error, self.error = self.error, None
@@ -103,11 +109,17 @@ def test_a_client_that_does_not_wait_for_its_answer_frees_its_place(
 
 
 def test_all_choices_of_a_client_that_leaves_end(gated: tuple[Running, Gate]) -> None:
-    server, _ = gated
+    server, gate = gated
+    gate.left = 5
     body = LONG | {"n": 3, "stream": True}
     with httpx.stream("POST", f"{server.url}/completions", json=body, timeout=30) as stream:
-        next(stream.iter_lines())
-        assert server.service.thread.held == 3
+        first = next(stream.iter_lines())
+        assert stream.is_success and "error" not in first, first
+        assert server.service.thread.held == 3, first
+    thread = server.service.thread
+    until(lambda: thread._inbox.qsize() == 3 or not thread.held)
+    gate.left = None
+    gate.open.set()
     assert server.idle()
     assert aborted(server) == 3
 

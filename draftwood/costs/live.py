@@ -66,7 +66,7 @@ class LiveCosts:
 
     def search(self, batch: int) -> float:
         """Moving average of the seconds of a batch's candidate search; 0 before the first."""
-        return self._at(batch).search or 0.0
+        return self._at(batch).search
 
     def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         """Learn from a step.
@@ -147,7 +147,7 @@ class _Followed:
     def __init__(self, costs: StepCosts, plain_after: int, guard: Guard) -> None:
         self.now, self.guard = costs, guard
         self._plain_after, self._drafted_steps = plain_after, 0
-        self.search: float | None = None
+        self.search = 0.0
         self._searches = 0
         self._levels = dict.fromkeys(costs.drafters, 1.0)
         self._drafted = dict.fromkeys(costs.drafters, 0.0)
@@ -185,7 +185,7 @@ class _Followed:
 
     def searched(self, seconds: float) -> None:
         """Count a search."""
-        if self.search is None:
+        if not self._searches:
             self.search = seconds
         elif self._searches == 1:
             # The very first one met code and tables that were not at hand yet.

@@ -1,11 +1,12 @@
 """Replays a recording at the step costs of larger models on GPUs, estimated from data sheets.
 
-    python runs/smollm2/modelled.py RECORDING --model smollm2 [--head HEAD] [--kept DIR]
+    python runs/smollm2/modelled.py RECORDING --model smollm2 [--head HEAD]
 
 Calls ``draftwood replay`` for each GPU and shape. Prints one JSON object: by GPU and shape, each
 method's expected speed-up over plain decoding, tokens a step and nodes a step at each batch size.
 ``--model`` is asked for rows that the recording lacks, which are added to it. What has been found
-for a GPU and a shape is kept in DIR, so that a call goes on where the last one stopped.
+for a GPU and a shape is kept beside the recording (:mod:`runs.smollm2.kept`), so that a call goes
+on where the last one stopped.
 """
 
 import argparse
@@ -13,14 +14,15 @@ import json
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from draftwood.files import write_json
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.file import read
+from runs.smollm2.kept import Kept, recorded_of
 from runs.smollm2.recorded import answers, facts
 
 KEPT = ("speedup", "mean_acceptance_length", "drafted_per_step")
@@ -42,20 +44,6 @@ def replayed(recording: Path, words: list[str]) -> dict[str, dict[str, dict[str,
     }
 
 
-def once(recording: Path, words: list[str], kept: Path | None) -> dict[str, dict[str, Any]]:
-    """The figures of :func:`replayed`, which are read where they are kept for the same words."""
-    if kept is not None and kept.exists():
-        known: dict[str, Any] = json.loads(kept.read_text())
-        if known["words"] == words:
-            figures: dict[str, dict[str, Any]] = known["figures"]
-            return figures
-    found = replayed(recording, words)
-    if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_json(kept, {"words": words, "figures": found})
-    return found
-
-
 def main() -> None:
     asked = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     asked.add_argument("recording", type=Path)
@@ -65,7 +53,6 @@ def main() -> None:
     asked.add_argument("--shapes", default="1b,8b,32b")
     asked.add_argument("--batches", default="1,4,16,64")
     asked.add_argument("--context", default="1000")
-    asked.add_argument("--kept", type=Path)
     options = asked.parse_args()
     given = "" if options.head is None else f":head={options.head}"
     # A replay needs drafts that do not depend on the random numbers.
@@ -73,13 +60,15 @@ def main() -> None:
     methods += ["auto:shipped=off:neural=", "goose", "pld", *([f"eagle3{given}"] if given else [])]
     words = ["--methods", ",".join(methods), "--model", options.model]
     words += ["--batch", options.batches, "--context", options.context, "--draft-shape", "head"]
+    recording = read(options.recording)
+    about = {"words": words, **recorded_of(recording)}
+    kept = Kept(options.recording.with_suffix(".modelled.json"), about)
     found: dict[str, dict[str, Any]] = {}
     for gpu in options.gpus.split(","):
         for shape in options.shapes.split(","):
-            kept = None if options.kept is None else options.kept / f"{gpu}_{shape}.json"
             own = [*words, "--gpu", gpu, "--shape", shape]
-            found.setdefault(gpu, {})[shape] = once(options.recording, own, kept)
-    recording = read(options.recording)
+            find = partial(replayed, options.recording, own)
+            found.setdefault(gpu, {})[shape] = kept.once(f"{gpu}, {shape}", find)
     origin = provenance(
         model=facts(recording),
         settings={**answers(recording), "context": int(options.context)},

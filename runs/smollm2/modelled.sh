@@ -10,6 +10,7 @@
 #   MODEL   smollm2, or a directory with a checkpoint
 #   HEAD    its EAGLE-3 head, for eagle3 and auto; the shipped one
 #   DTYPE   number format of the model that is recorded, bfloat16 as on a GPU
+# What has been found is kept beside the recordings, so that a call goes on where the last one stopped.
 # Each part asks the model for the rows of rejected nodes and of the head that no part before it has asked for: the first
 # ones take longest. The load of the machine does not matter.
 set -euo pipefail
@@ -34,7 +35,7 @@ recorded() { # NAME
 replay() { # NAME
     recorded "$1"
     save "smollm2_modelled_$1" "$python" "$(dirname "$0")/modelled.py" "$OUT/modelled_$1.rec" --model "$MODEL" \
-        --kept "$OUT/modelled_$1" ${HEAD:+--head "$HEAD"} ${TINY:+--gpus h100 --shapes 1b --batches 1,4}
+        ${HEAD:+--head "$HEAD"} ${TINY:+--gpus h100 --shapes 1b --batches 1,4}
 }
 greedy() { replay greedy; }
 sampled() { replay sampled; }

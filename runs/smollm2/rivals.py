@@ -8,6 +8,9 @@ width (``throughput-chain``). Each is compared with ``auto`` with the
 head and without it, at SmolLM2's own step costs and at those of larger models on GPUs, estimated
 from data sheets, by batch size.
 
+What has been found is kept beside the recording (:mod:`runs.smollm2.kept`): a call goes on where
+the last one stopped, and calls for one recording each may run side by side.
+
 A figure is ``auto``'s expected tokens per second over the rival's: of each set of prompts with a
 95 % interval over the prompts, and the mean of the sets. For a batch, trees are planned as by
 ``draftwood replay --batch`` (docs/replay.md), and steps of one prompt are decoded together. Prints
@@ -19,10 +22,10 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 
 from draftwood.costs.costs_file import read_costs
@@ -30,7 +33,6 @@ from draftwood.costs.curve import StepCosts
 from draftwood.lab.bench.intervals import ratio_intervals
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.figures import BatchLoad, speed
-from draftwood.lab.replay.file import write
 from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.pricing import HEAD, expected_costs, of_sequence
 from draftwood.lab.replay.recording import Recording
@@ -39,6 +41,7 @@ from draftwood.lab.replay.substitute import ReplayMethod, replay_method
 from draftwood.methods import method
 from draftwood.methods.equip import equipped
 from draftwood.protocols.recipe import DRAFT
+from runs.smollm2.kept import Kept, KeptReplays
 from runs.smollm2.recorded import answers_by_name, facts, recorded
 
 AUTOS = ("auto{head}:layout=ranked", "auto:shipped=table:neural=")
@@ -104,6 +107,7 @@ def ratios(
     live: PricedHost,
     head: str | None,
     title: str,
+    kept: Kept,
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Comparisons by rival, ``auto`` and batch size; each replay that begins is printed."""
     info, fingerprint = recording.model.info(), recording.model.fingerprint
@@ -113,8 +117,10 @@ def ratios(
             one = replay_method(equipped(method(name), fingerprint).method, info)
             by_batch = {}
             for load in loads:
-                click.echo(f"{title}: {name} at batch {load.batch}", err=True)
-                by_batch[str(load.batch)] = seconds(recording, one, costs, load, live)
+                by_batch[str(load.batch)] = kept.once(
+                    f"{title}: {name} at batch {load.batch}",
+                    partial(seconds, recording, one, costs, load, live),
+                )
             yield name, by_batch
 
     autos = dict(replays(AUTOS if head is not None else AUTOS[1:]))
@@ -150,23 +156,21 @@ def main() -> None:
     costs = step_costs(options.costs, options.gpus, options.shapes)
     recordings, live = recorded(options.recordings, options.model, costs["own costs"])
     loads = [BatchLoad(int(batch), options.context) for batch in options.batches.split(",")]
+    settings = {
+        "head": options.head,
+        "costs": {name: each.to_json() for name, each in costs.items()},
+        "context": options.context,
+    }
     found: dict[str, dict[str, Any]] = {}
     for path, recording in zip(options.recordings, recordings, strict=True):
         by_costs = found[path.stem] = {}
-        try:
-            for name, each in costs.items():
-                title = f"{path.stem}, {name}"
-                by_costs[name] = ratios(recording, each, loads, live, options.head, title)
-        finally:
-            write(path, recording)
+        kept = KeptReplays("rivals", path, recording, settings)
+        for name, each in costs.items():
+            title = f"{path.stem}, {name}"
+            by_costs[name] = ratios(recording, each, loads, live, options.head, title, kept)
     origin = provenance(
         model=facts(recordings[0]),
-        settings={
-            "answers": answers_by_name(options.recordings, recordings),
-            "head": options.head,
-            "costs": {name: each.to_json() for name, each in costs.items()},
-            "context": options.context,
-        },
+        settings={"answers": answers_by_name(options.recordings, recordings), **settings},
         sets=[],
     )
     json.dump({"provenance": origin, "rivals": found}, sys.stdout, indent=1)

@@ -12,6 +12,9 @@ accepted tokens a step; and at SmolLM2's own step costs and at those of larger m
 estimated from data sheets, by batch size, for expected tokens a second: there ``auto`` drafts what
 pays. A memory of earlier requests is no source here, as a replay begins each prompt with none
 (``runs/smollm2/memory.py`` measures it). Prints one JSON object.
+
+What has been found is kept beside the recording (:mod:`runs.smollm2.kept`): a call goes on where
+the last one stopped, and calls for one recording each may run side by side.
 """
 
 import argparse
@@ -19,22 +22,21 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import click
 
 from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.figures import BatchLoad
-from draftwood.lab.replay.file import write
 from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.recording import Recording
 from draftwood.lab.replay.replayer import Replayer
 from draftwood.lab.replay.substitute import ReplayMethod, replay_method
 from draftwood.methods import method
 from draftwood.methods.equip import equipped
+from runs.smollm2.kept import Kept, KeptReplays
 from runs.smollm2.recorded import answers_by_name, facts, recorded
 from runs.smollm2.rivals import compared, seconds, step_costs
 
@@ -99,6 +101,7 @@ def studied(
     costs: Mapping[str, StepCosts],
     loads: Sequence[BatchLoad],
     live: PricedHost,
+    kept: Kept,
 ) -> dict[str, Any]:
     """By method: accepted tokens a step by size, and tokens a second relative to the first's."""
     info, fingerprint = recording.model.info(), recording.model.fingerprint
@@ -108,15 +111,17 @@ def studied(
         own = equipped(method(text), fingerprint).method
         sizes = {}
         for size in SIZES:
-            click.echo(f"{name}: {size} nodes", err=True)
             whole = equipped(method(f"{text}:budget={size}"), fingerprint).method
             one = replay_method(whole, info)
-            sizes[str(size)] = accepted(recording, one, read_costs(FREE), live)
+            find = partial(accepted, recording, one, read_costs(FREE), live)
+            sizes[str(size)] = kept.once(f"{name}: {size} nodes", find)
         rates: dict[str, dict[str, Any]] = {}
         for place, each in costs.items():
             for load in loads:
-                click.echo(f"{name}: {place}, batch {load.batch}", err=True)
-                own_seconds = seconds(recording, replay_method(own, info), each, load, live)
+                own_seconds = kept.once(
+                    f"{name}: {place}, batch {load.batch}",
+                    partial(seconds, recording, replay_method(own, info), each, load, live),
+                )
                 against = first.setdefault((place, load.batch), own_seconds)
                 ratio = compared(own_seconds, against)
                 rates.setdefault(place, {})[str(load.batch)] = ratio
@@ -140,22 +145,23 @@ def main() -> None:
     recordings, live = recorded(options.recordings, options.model, costs["own costs"])
     loads = [BatchLoad(int(batch), options.context) for batch in options.batches.split(",")]
     methods = spelt(options.study, options.head)
+    settings = {
+        "head": options.head,
+        "costs": {name: each.to_json() for name, each in costs.items()},
+        "context": options.context,
+    }
     found: dict[str, Any] = {}
     for path, recording in zip(options.recordings, recordings, strict=True):
-        try:
-            found[path.stem] = {
-                "temperature": recording.settings.temperature,
-                "methods": studied(recording, methods, costs, loads, live),
-            }
-        finally:
-            write(path, recording)
+        kept = KeptReplays(options.study, path, recording, settings)
+        found[path.stem] = {
+            "temperature": recording.settings.temperature,
+            "methods": studied(recording, methods, costs, loads, live, kept),
+        }
     origin = provenance(
         model=facts(recordings[0]),
         settings={
             "answers": answers_by_name(options.recordings, recordings),
-            "head": options.head,
-            "costs": {name: each.to_json() for name, each in costs.items()},
-            "context": options.context,
+            **settings,
             "loads": [asdict(load) for load in loads],
         },
         sets=[],

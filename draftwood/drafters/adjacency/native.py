@@ -242,7 +242,9 @@ class Descents:
         given = self._given[:4, : len(nodes)]
         given[:3] = parents, *pairs_of(tree, parents, anchor_before)
         given[3] = [tree.tokens[node] for node in nodes]
-        asked.live, asked.coding = rows.pointer, _coding(query.coding)[1]
+        # The coding is held until the call is over: another thread may drop it from the cache.
+        _coded, asked.coding = _coding(query.coding)
+        asked.live = rows.pointer
         asked.successors, asked.count = query.k, len(nodes)
         rows.native["describe"](ctypes.addressof(asked))
         codes: list[int] = self._found[0, : len(nodes)].tolist()
@@ -270,7 +272,8 @@ class Descents:
             self._given[5, :children] = [tree.parents[node] for node in query.children]
             self._given[6, :children] = [tree.tokens[node] for node in query.children]
         self._paths[0, :count] = query.paths
-        asked.live, asked.coding = rows.pointer, _coding(query.coding)[1]
+        _coded, asked.coding = _coding(query.coding)  # held, see describe
+        asked.live = rows.pointer
         asked.chances, asked.codes = _address(query.chances), codes
         asked.floor, asked.least = query.floor, query.least
         asked.successors, asked.deepest = query.k, query.deepest

@@ -157,7 +157,7 @@ class Counts:
         hits = sum(taken for _, taken in prior.values())
         scale = min(1.0, _PRIOR_OF_ALL / total) if total else 0.0
         self._offered, self._taken = total * scale + _START[0], hits * scale + _START[1]
-        self._known: dict[Codes, list[int]] = {}
+        self._places: dict[Codes, list[int]] = {}
         self._acceptance: AcceptanceTable | None = None
         self._offsets = Offsets((), half_life)
         for each, learnt in further:
@@ -180,7 +180,7 @@ class Counts:
             predicted = self.acceptance
             for each, hit in zip(codes, taken, strict=True):
                 self._offsets.observe(each, predicted.probability(each), hit)
-        known = self._known
+        known = self._places
         own = [each[: len(SOURCES)] for each in codes]
         places = [known.get(each) or self._rows_of(each) for each in own]
         # One by one, as they are mostly a handful: behind a forward, when all code is slow at
@@ -230,7 +230,7 @@ class Counts:
                 if len(rows) == len(self._counts):
                     self._counts = np.concatenate([self._counts, _capped(np.zeros((0, 2)))])
                 rows[key] = len(rows)
-        found = self._known[codes] = [rows[key] for key in keys]
+        found = self._places[codes] = [rows[key] for key in keys]
         return found
 
     def _writable(self) -> NDArray[np.float64]:

@@ -90,6 +90,7 @@ def api_error(error: BaseException) -> ApiError:
     if isinstance(error, RequestFailed) and isinstance(error.__cause__, GrammarError):
         return bad_request(f"the grammar cannot be kept to: {error.reason}")
     if isinstance(error, RequestFailed):
+        logger.warning("a request failed: %s", error.reason)
         return ApiError(500, f"the request failed: {error.reason}")
     if isinstance(error, DraftwoodError):
         return bad_request(str(error), code=_code(str(error)))

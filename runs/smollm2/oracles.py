@@ -158,7 +158,7 @@ def replayed(
     steps: list[StepWork] = []
     for prompt in recording.prompts:
         steps += replayer.replay(one, prompt).steps
-    found = speed(steps, costs, load)
+    found = speed(steps, costs, load, alike=one.method.policy.weighs_costs)
     return {
         "speedup": found.speedup,
         "mean_acceptance_length": found.mean_acceptance_length,

@@ -13,8 +13,8 @@ the last one stopped, and calls for one recording each may run side by side.
 
 A figure is ``auto``'s expected tokens per second over the rival's: of each set of prompts with a
 95 % interval over the prompts, and the mean of the sets. For a batch, trees are planned as by
-``draftwood replay --batch`` (docs/replay.md), and steps of one prompt are decoded together. Prints
-one JSON object.
+``draftwood replay --batch`` (docs/replay.md), and steps of one prompt are decoded together: equal
+ones where trees are planned, and random ones otherwise. Prints one JSON object.
 """
 
 import argparse
@@ -72,6 +72,7 @@ def seconds(
 ) -> Seconds:
     """Expected seconds of each prompt, one of a batch of prompts like it, by set."""
     planned = of_sequence(costs, load.batch, load.context)
+    alike = one.method.policy.weighs_costs
     replayer = Replayer(recording, live.priced(planned), planned)
     found: dict[str, list[float]] = {}
     for prompt in recording.prompts:
@@ -79,7 +80,7 @@ def seconds(
         if not steps:  # an answer of one token
             continue
         committed = sum(step.committed for step in steps)
-        rate = speed(steps, costs, load).tokens_per_second / load.batch
+        rate = speed(steps, costs, load, alike=alike).tokens_per_second / load.batch
         found.setdefault(prompt.set, []).append(committed / rate)
     return found
 

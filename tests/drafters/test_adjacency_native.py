@@ -19,6 +19,7 @@ from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
 from draftwood.protocols import (
     Candidates,
+    Coding,
     Continuation,
     Descend,
     Descent,
@@ -61,7 +62,7 @@ def test_rows_equal_those_of_dictionaries(seed: int, rows: int, bigram: bool, si
 
     for _ in range(20):
         given_pairs = pairs(int(rng.integers(1, 6)))
-        output = ranked(rng, len(given_pairs[0]), 4)
+        output = ranked(rng, len(given_pairs[0]), int(rng.integers(1, 5)))
         for table in tables:
             table.harvest(*given_pairs, output.top_tokens, output.top_probs)
         asked = pairs(8)
@@ -316,6 +317,30 @@ def asked(**changes: object) -> Descend:
 def test_queries_that_do_not_fit_are_refused(changes: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         taught(1).descend([0], [asked(**changes)])
+
+
+@pytest.mark.parametrize("least", [0.0, 0.5])
+def test_arrays_may_lie_in_memory_as_they_like(least: float) -> None:
+    tables = taught(2)
+    codes, known = SOURCES[TABLE].codes, coding(SOURCES[TABLE], 2)
+    chances = np.linspace(0.2, 0.9, 2 * codes).reshape(2, codes)
+    other = Coding(known.first.repeat(2)[::2], known.edges.repeat(2)[::2], known.stride)
+    [found] = tables.descend([0], [asked(chances=chances, kinds=[1], least=least)])
+    for changed in (
+        {"chances": np.asfortranarray(chances)},
+        {"chances": chances.repeat(2, axis=1)[:, ::2]},
+        {"chances": chances, "coding": other},
+    ):
+        assert tables.descend([0], [asked(kinds=[1], least=least, **changed)]) == [found]
+    assert found is not None
+    assert found.tokens
+
+
+def test_a_chance_that_is_no_number_keeps_nothing_below_the_root() -> None:
+    chances = np.full((1, SOURCES[TABLE].codes), np.nan)
+    [found] = taught(2).descend([0], [asked(chances=chances)])
+    assert found is not None
+    assert set(found.parents) == {0}
 
 
 def test_a_description_needs_all_ranks() -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.adjacency.live import LiveTable
 from draftwood.drafters.adjacency.mean import Rows, mean
-from draftwood.drafters.adjacency.rows import pairs_of
+from draftwood.drafters.adjacency.rows import fitted, pairs_of
 from draftwood.drafters.adjacency.table import UNKNOWN, PreparedTable
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Candidates, Expand
 from draftwood.tree import Draw
-
-_Number = TypeVar("_Number", np.int64, np.float32)
 
 
 def answers(
@@ -74,7 +71,7 @@ def answers(
         part = best[start:end], logq[start:end]
         if any(query.exclude):
             _drop_excluded(*part, query.exclude)
-        found.append(Candidates(_fit(part[0], query.k, -1), _fit(part[1], query.k, -np.inf)))
+        found.append(Candidates(fitted(part[0], query.k, -1), fitted(part[1], query.k, -np.inf)))
     return found
 
 
@@ -104,13 +101,3 @@ def _drop_excluded(
             for row, empty in ((tokens[i], -1), (logq[i], -np.inf)):
                 row[: len(allowed)] = row[allowed]
                 row[len(allowed) :] = empty
-
-
-def _fit(rows: NDArray[_Number], k: int, empty: float) -> NDArray[_Number]:
-    """Exactly ``k`` columns: the best ones, or all and ``empty`` ones."""
-    missing = k - rows.shape[1]
-    if missing == 0:
-        return rows
-    if missing < 0:
-        return rows[:, :k]
-    return np.pad(rows, ((0, 0), (0, missing)), constant_values=empty)

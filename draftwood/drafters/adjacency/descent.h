@@ -251,7 +251,7 @@ inline void look_up(const std::vector<Node>& level, Descent& asked, Finder& find
             if (code == SILENT) continue;
             any = true;
             const double chance = chances[code], path = node.path * chance;
-            if (path < asked.floor && node.id != 0) continue;
+            if (!(path >= asked.floor) && node.id != 0) continue;
             if (node.id < asked.first && has_child(asked, node.id, ranked.tokens[i])) continue;
             found.push_back({node.id, ranked.tokens[i], code, node.depth + 1, node.token, chance, path});
         }

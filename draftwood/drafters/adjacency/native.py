@@ -142,7 +142,8 @@ class NativeRows:
         self._kept = tokens, logq
         self._empty = len(tokens) - 1
         self._index: int = native["index"](self._empty, bigram)
-        weakref.finalize(self, native["index_free"], self._index)
+        # Not at exit: an engine's thread may still be in a step then.
+        weakref.finalize(self, native["index_free"], self._index).atexit = False
         arrays = self._index, _address(tokens), _address(logq)
         self._stored = _Store(*arrays, width=tokens.shape[1], least=least)
         self._live = _Live(*arrays, tokens.shape[1], math.log(least))
@@ -201,7 +202,8 @@ class NativeTable:
     def __init__(
         self, table: PreparedTable, starts: NDArray[np.int64], logq: NDArray[np.float32]
     ) -> None:
-        self._kept = table.keys, starts, table.lengths, table.tokens, table.codes, logq
+        given = table.keys, starts, table.lengths, table.tokens, table.codes, logq
+        self._kept = tuple(map(np.ascontiguousarray, given))
         self._own = _Prepared(
             *map(_address, self._kept),
             *(len(table.keys), table.facts.vocab_size),
@@ -243,7 +245,7 @@ class Descents:
         given[:3] = parents, *pairs_of(tree, parents, anchor_before)
         given[3] = [tree.tokens[node] for node in nodes]
         # The coding is held until the call is over: another thread may drop it from the cache.
-        _coded, asked.coding = _coding(query.coding)
+        _held, asked.coding = _coding(query.coding)
         asked.live = rows.pointer
         asked.successors, asked.count = query.k, len(nodes)
         rows.native["describe"](ctypes.addressof(asked))
@@ -257,11 +259,12 @@ class Descents:
             ValueError: the chances do not cover all codes, or the coding not all ranks.
         """
         tree, nodes, asked = query.tree, query.nodes, self._asked
-        kinds, codes = query.chances.shape
+        chances = np.ascontiguousarray(query.chances, dtype=np.float64)
+        kinds, codes = chances.shape
         _check_ranks(query.coding, query.k)
         if codes < query.coding.most or not all(0 <= kind < kinds for kind in query.kinds):
             raise ValueError(
-                f"chances are {query.chances.shape}, for {query.coding.most} codes and nodes of "
+                f"chances are {chances.shape}, for {query.coding.most} codes and nodes of "
                 f"kinds {query.kinds}"
             )
         count, children, room = len(nodes), len(query.children), max(0, query.room)
@@ -272,24 +275,25 @@ class Descents:
             self._given[5, :children] = [tree.parents[node] for node in query.children]
             self._given[6, :children] = [tree.tokens[node] for node in query.children]
         self._paths[0, :count] = query.paths
-        _coded, asked.coding = _coding(query.coding)  # held, see describe
+        _held, asked.coding = _coding(query.coding)  # see describe
         asked.live = rows.pointer
-        asked.chances, asked.codes = _address(query.chances), codes
+        asked.chances, asked.codes = _address(chances), codes
         asked.floor, asked.least = query.floor, query.least
         asked.successors, asked.deepest = query.k, query.deepest
         asked.room, asked.first, asked.count, asked.children = room, len(tree), count, children
         new: int = rows.native["descend"](ctypes.addressof(asked))
         parents, tokens, found = self._found[:3, :new].tolist()
-        chances, paths = self._likely[:, :new].tolist()
+        own, paths = self._likely[:, :new].tolist()
         answered = self._found[3, : asked.answers].tolist()
-        return Descent(parents, tokens, found, chances, paths, answered)
+        return Descent(parents, tokens, found, own, paths, answered)
 
     def _reserve(self, size: int) -> None:
-        if size > self._paths.shape[1]:
+        if size > self._room:
             self._grow(2 * size)
 
     def _grow(self, size: int) -> None:
-        """Make room for so many nodes, given and new."""
+        """Make room for so many nodes, given and new; none if that fails."""
+        self._room = 0
         self._given, self._found = (np.empty((rows, size), dtype=np.int64) for rows in (7, 4))
         self._paths, self._likely = (np.empty((rows, size)) for rows in (1, 2))
         asked, given, found = self._asked, _rows(self._given), _rows(self._found)
@@ -301,6 +305,7 @@ class Descents:
         said = self._described
         said.parents, said.before, said.above, said.tokens = given[:4]
         said.codes = found[0]
+        self._room = size
 
 
 def _check_ranks(coding: Coding, k: int) -> None:
@@ -309,11 +314,12 @@ def _check_ranks(coding: Coding, k: int) -> None:
 
 
 @lru_cache(maxsize=64)
-def _coding(coding: Coding) -> tuple[_Coding, int]:
-    """A coding as the functions read it, and its address."""
-    edges = len(coding.edges)
-    made = _Coding(_address(coding.first), _address(coding.edges), edges, coding.stride)
-    return made, ctypes.addressof(made)
+def _coding(coding: Coding) -> tuple[object, int]:
+    """What has to be held while the functions read a coding, and the coding's address."""
+    first = np.ascontiguousarray(coding.first, dtype=np.int64)
+    edges = np.ascontiguousarray(coding.edges, dtype=np.float64)
+    made = _Coding(_address(first), _address(edges), len(edges), coding.stride)
+    return (made, first, edges), ctypes.addressof(made)
 
 
 def _address(array: NDArray[Any]) -> int:

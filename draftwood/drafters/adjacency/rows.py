@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from draftwood.tree import TreeBuilder
 # A pair is keyed by one integer: the token before in the high bits, the token in the low ones.
 _SHIFT = 32
 _LOW = (1 << _SHIFT) - 1
+
+_Number = TypeVar("_Number", np.int64, np.float32)
 
 
 class Waiting(NamedTuple):
@@ -29,6 +31,16 @@ class Waiting(NamedTuple):
     tokens: list[int]
     best: NDArray[np.int64]
     probabilities: NDArray[np.float32]
+
+
+def fitted(rows: NDArray[_Number], k: int, empty: float) -> NDArray[_Number]:
+    """Exactly ``k`` columns: the best ones, or all and ``empty`` ones."""
+    missing = k - rows.shape[1]
+    if missing == 0:
+        return rows
+    if missing < 0:
+        return rows[:, :k]
+    return np.pad(rows, ((0, 0), (0, missing)), constant_values=empty)
 
 
 def pairs_of(
@@ -70,8 +82,8 @@ class PlainRows:
         """Store successors in their order; of equal pairs the last ones stay."""
         places = [row for each in waiting for row in self._take(each.before, each.tokens)]
         width = self._tokens.shape[1]
-        best = np.concatenate([each.best for each in waiting])[:, :width]
-        probs = np.concatenate([each.probabilities for each in waiting])[:, :width]
+        best = np.concatenate([fitted(each.best, width, -1) for each in waiting])
+        probs = np.concatenate([fitted(each.probabilities, width, 0.0) for each in waiting])
         offered = probs >= self._least
         logq = np.full(probs.shape, -np.inf, dtype=np.float32)
         np.log(probs, out=logq, where=offered)

@@ -105,9 +105,10 @@ def figures(
         tally.merge(run.tally)
     speeds = []
     for load in () if costs is None else loads:
-        steps = [step for run in (planned or {}).get(load, runs) for step in run.steps]
+        alike = (planned or {}).get(load)
+        steps = [step for run in alike or runs for step in run.steps]
         if costs is not None and steps:
-            speeds.append(speed(steps, costs, load))
+            speeds.append(speed(steps, costs, load, alike=bool(alike)))
     return Figures(
         method=method,
         prompts=len(runs),
@@ -124,20 +125,24 @@ def figures(
     )
 
 
-def speed(steps: Sequence[StepWork], costs: StepCosts, load: BatchLoad) -> Speed:
+def speed(
+    steps: Sequence[StepWork], costs: StepCosts, load: BatchLoad, *, alike: bool = False
+) -> Speed:
     """Expected speed of the steps, dealt into batches.
 
     Args:
         steps: at least one.
         costs: step costs of the target and of every drafter that has a model.
         load: batch size and context.
+        alike: all steps of a batch are alike, as they were planned to be
+            (:func:`draftwood.lab.replay.pricing.of_sequence`); otherwise they are random ones.
 
     Raises:
         DraftwoodError: the costs of a drafter are not known.
     """
     batch, context = load.batch, load.batch * load.context
     seconds, committed = 0.0, 0
-    for group in _groups(len(steps), batch):
+    for group in [[i] * batch for i in range(len(steps))] if alike else _groups(len(steps), batch):
         members = [steps[i] for i in group]
         tokens = batch + sum(step.nodes for step in members)
         seconds += costs.step(tokens, context, batch, _levels(members))

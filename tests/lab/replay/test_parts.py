@@ -144,6 +144,16 @@ def test_a_batch_shares_forwards() -> None:
     assert found.tokens_per_second == pytest.approx(3 / per_step)
 
 
+def test_a_batch_of_steps_that_are_alike_costs_what_it_was_planned_to() -> None:
+    steps, load = [step(10, 3, 1, 10), step(0, 1)], BatchLoad(2, 50)
+    planned = of_sequence(COSTS, load.batch, load.context)
+    seconds = planned.step(11, 0, 1, {"d": [1, 10]}) + planned.step(1)
+    found = speed(steps, COSTS, load, alike=True)
+    assert found.tokens_per_second == pytest.approx(2 * 4 / seconds)
+    # Of random steps both pay for the levels, as one forward serves the batch.
+    assert speed(steps, COSTS, load).tokens_per_second < found.tokens_per_second
+
+
 @pytest.mark.parametrize(
     ("batch", "context"), [(1, 0), (3, 0), (3, 50), (5, 20), (16, 7), (24, 9), (200, 1)]
 )

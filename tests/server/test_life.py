@@ -208,7 +208,9 @@ def test_a_step_that_fails_ends_its_requests_alone(gated: tuple[Running, Gate]) 
     assert 'draftwood:num_failed_steps_total{model_name="tiny"} 1.0' in server.get("/metrics").text
 
 
-def test_an_error_in_the_middle_of_a_stream_is_an_event(gated: tuple[Running, Gate]) -> None:
+def test_an_error_in_the_middle_of_a_stream_is_an_event(
+    gated: tuple[Running, Gate], caplog: pytest.LogCaptureFixture
+) -> None:
     server, gate = gated
     events: list[str] = []
     body = LONG | {"stream": True}
@@ -222,6 +224,7 @@ def test_an_error_in_the_middle_of_a_stream_is_an_event(gated: tuple[Running, Ga
     assert done == "data: [DONE]"
     found = json.loads(error.removeprefix("data: "))
     assert found["error"]["message"] == "the request failed: RuntimeError: no more"
+    assert "a request failed: RuntimeError: no more" in caplog.messages
 
 
 def test_a_server_whose_engine_has_died_ends(gated: tuple[Running, Gate]) -> None:

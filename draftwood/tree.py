@@ -81,6 +81,8 @@ class TokenTree:
 
     @cached_property
     def _children(self) -> dict[tuple[int, int], int]:
+        if not self.drafted:
+            return {}
         # Reversed, so that the first drawn of equal siblings (possible with IID draws) stays.
         pairs = list(zip(self.parents.tolist(), self.tokens.tolist(), strict=True))
         return {pairs[i]: i for i in range(len(pairs) - 1, 0, -1)}
@@ -100,6 +102,25 @@ class TokenTree:
     def path_tokens(self, node: int) -> tuple[int, ...]:
         """Token ids along :meth:`path`."""
         return tuple(int(self.tokens[i]) for i in self.path(node))
+
+
+# Of a tree without drafted nodes: most steps of large batches have one for each request.
+_NO_NODE, _NO_DEPTH = np.array([-1], dtype=np.int64), np.array([0], dtype=np.int64)
+_SURE, _ONE_HOT = np.array([0], dtype=np.float32), np.array([Draw.ONE_HOT], dtype=np.int8)
+
+
+def _root_alone(token: int, route: str) -> TokenTree:
+    """A tree without drafted nodes; all of them share the arrays behind the tokens."""
+    return TokenTree(
+        np.array([token], dtype=np.int64),
+        _NO_NODE,
+        _NO_DEPTH,
+        _SURE,
+        _ONE_HOT,
+        _NO_NODE,
+        (ROOT_SOURCE,),
+        route,
+    )
 
 
 class TreeBuilder:
@@ -206,6 +227,8 @@ class TreeBuilder:
             route: of the tree.
             logq: of the nodes, if not as they were added.
         """
+        if not nodes:
+            return _root_alone(self.tokens[ROOT], route)
         chosen = (ROOT, *nodes)
         logs = [self.logq[node] for node in nodes] if logq is None else logq
         index = dict(zip((-1, *chosen), range(-1, len(chosen)), strict=True))

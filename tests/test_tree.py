@@ -38,6 +38,20 @@ def test_the_builder_stores_nodes_as_given() -> None:
     assert tree.logq.dtype == np.float32
 
 
+def test_a_tree_without_drafted_nodes_is_like_any_other() -> None:
+    builder = TreeBuilder(7)
+    alone = builder.build("plain")
+    builder.add(ROOT, 3, "a")
+    whole = builder.build("plain")
+    for name in ("tokens", "parents", "depths", "logq", "draws", "q_rows"):
+        found, root = getattr(alone, name), getattr(whole, name)[:1]
+        assert found.dtype == root.dtype
+        assert found.tolist() == root.tolist()
+    assert (alone.sources, alone.route) == (whole.sources[:1], "plain")
+    assert (alone.drafted, alone.depth, alone.child(ROOT, 3)) == (0, 0, None)
+    assert builder.part([], "none").route == "none"
+
+
 def test_a_deterministic_child_is_appended_once() -> None:
     builder = TreeBuilder(1)
     assert builder.add(0, 4, "a") == 1

@@ -343,6 +343,7 @@ class Engine:
     ) -> None:
         """Append the tokens and end the requests that are done."""
         times, calls = batch.watch.times, self._phases.draft_forwards - batch.forwards
+        beside = self._phases.beside
         for s, outcome, prediction in zip(batch.live, outcomes, predictions, strict=True):
             reason = None
             if batch.sound(s):
@@ -350,7 +351,7 @@ class Engine:
                     taken = s.take(outcome.committed, outcome.path, outcome.rows.logits)
                     reason = taken.reason
                     step = RequestStep(s, taken, outcome, prediction, times, len(batch.live), calls)
-                    if reason or not self._phases.beside:
+                    if reason or not beside:
                         self._events += step.events()
                     else:
                         self._unreported.append(step)

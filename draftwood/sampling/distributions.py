@@ -40,7 +40,6 @@ class TreeDistributions:
         "_argmax",
         "_drawn",
         "_history",
-        "_ids",
         "_length",
         "_logits",
         "_mask",
@@ -66,10 +65,9 @@ class TreeDistributions:
         self._sampler = sampler
         self._history = history
         self._length = len(history)
-        self._ids = history.view()  # for processors that do not read it
         self._scored: set[int] = set()
         if sampler.stateful:
-            sampler.keep_path(self._ids)
+            sampler.keep_path(history.view())
 
     @property
     def everywhere(self) -> bool:
@@ -183,7 +181,8 @@ class TreeDistributions:
         else:
             [places] = uploaded([np.array(nodes)], self._logits.device)
             rows = self._masked(self._logits.index_select(0, places), nodes)
-        return self._sampler.scores(self._ids, rows)
+        # The processors do not read the tokens.
+        return self._sampler.scores(self._history.view(), rows)
 
     def _path_scores(self, node: int) -> torch.Tensor:
         if self._sampler.stateful and node not in self._scored:

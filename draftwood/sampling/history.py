@@ -44,7 +44,8 @@ class History:
         The path is written into the spare end of the buffer, and only the path is copied. So a view
         is valid until the next call of any method.
         """
-        self._write(path)
+        if path:
+            self._write(path)
         return self._tensor[:, : self._length + len(path)]
 
     def _write(self, tokens: Sequence[int] | NDArray[np.int64]) -> None:

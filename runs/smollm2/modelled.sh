@@ -4,7 +4,7 @@
 #   greedy sampled   the eight sets of grid.sh, greedy and at temperature 0.7, top-p 0.9
 #   oracles          what limits auto in both, at SmolLM2's own costs: with one part of it made perfect at a time
 #   left_out         auto without each of its sources, in both
-#   shapes           trees against chains of the same sources, greedy and at temperature 1
+#   shapes hot_shapes  trees against chains of the same sources, greedy and at temperature 1
 #   rivals           auto against the rules of vLLM, SGLang and onnxruntime-genai, in both
 # Usage: PROMPTS=dir [OUT=runs/out] [LIMIT=4] [TOKENS=256] runs/smollm2/modelled.sh [PART]...
 #   MODEL   smollm2, or a directory with a checkpoint
@@ -51,12 +51,17 @@ rivals() {
     save smollm2_rivals "$python" "$(dirname "$0")/rivals.py" "$OUT/modelled_greedy.rec" "$OUT/modelled_sampled.rec" \
         --model "$MODEL" ${HEAD:+--head "$HEAD"} ${TINY:+--gpus "" --batches 1,4}
 }
-studied() { # STUDY OTHER: greedy, and another recording
-    local each
-    for each in greedy "$2"; do recorded "$each"; done
-    save "smollm2_$1" "$python" "$(dirname "$0")/sources.py" "$1" "$OUT/modelled_greedy.rec" "$OUT/modelled_$2.rec" \
+studied() { # STUDY RECORDING...
+    local each study=$1 recordings=()
+    shift
+    for each in "$@"; do
+        recorded "$each"
+        recordings+=("$OUT/modelled_$each.rec")
+    done
+    save "smollm2_$part" "$python" "$(dirname "$0")/sources.py" "$study" "${recordings[@]}" \
         --model "$MODEL" ${HEAD:+--head "$HEAD"} ${TINY:+--gpus "" --batches 1,4}
 }
-left_out() { studied left_out sampled; }
-shapes() { studied shapes hot; }
-run "greedy sampled oracles rivals left_out shapes" "$@"
+left_out() { studied left_out greedy sampled; }
+shapes() { studied shapes greedy; }
+hot_shapes() { studied shapes hot; }
+run "greedy sampled oracles rivals left_out shapes hot_shapes" "$@"

@@ -23,7 +23,6 @@ import click
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.file import read
 from runs.smollm2.kept import Kept, recorded_of
-from runs.smollm2.recorded import answers, facts
 
 KEPT = ("speedup", "mean_acceptance_length", "drafted_per_step")
 
@@ -60,8 +59,7 @@ def main() -> None:
     methods += ["auto:shipped=off:neural=", "goose", "pld", *([f"eagle3{given}"] if given else [])]
     words = ["--methods", ",".join(methods), "--model", options.model]
     words += ["--batch", options.batches, "--context", options.context, "--draft-shape", "head"]
-    recording = read(options.recording)
-    about = {"words": words, **recorded_of(recording)}
+    about = {"words": words, **recorded_of(read(options.recording))}
     kept = Kept(options.recording.with_suffix(".modelled.json"), about)
     found: dict[str, dict[str, Any]] = {}
     for gpu in options.gpus.split(","):
@@ -70,8 +68,8 @@ def main() -> None:
             find = partial(replayed, options.recording, own)
             found.setdefault(gpu, {})[shape] = kept.once(f"{gpu}, {shape}", find)
     origin = provenance(
-        model=facts(recording),
-        settings={**answers(recording), "context": int(options.context)},
+        model=about["model"],
+        settings={**about["answers"], "context": int(options.context)},
         sets=[],
     )
     click.echo(json.dumps({"provenance": origin, "modelled": found}, indent=1))

@@ -143,6 +143,14 @@ def step_costs(path: Path, gpus: str, shapes: str) -> dict[str, StepCosts]:
     return found
 
 
+def settings_of(
+    head: str | None, costs: Mapping[str, StepCosts], context: int
+) -> dict[str, object]:
+    """What figures of replays depend on, beside the recording and the method."""
+    found = {name: each.to_json() for name, each in costs.items()}
+    return {"head": head, "costs": found, "context": context}
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     asked.add_argument("recordings", nargs="+", type=Path)
@@ -157,11 +165,7 @@ def main() -> None:
     costs = step_costs(options.costs, options.gpus, options.shapes)
     recordings, live = recorded(options.recordings, options.model, costs["own costs"])
     loads = [BatchLoad(int(batch), options.context) for batch in options.batches.split(",")]
-    settings = {
-        "head": options.head,
-        "costs": {name: each.to_json() for name, each in costs.items()},
-        "context": options.context,
-    }
+    settings = settings_of(options.head, costs, options.context)
     found: dict[str, dict[str, Any]] = {}
     for path, recording in zip(options.recordings, recordings, strict=True):
         by_costs = found[path.stem] = {}

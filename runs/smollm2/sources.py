@@ -38,7 +38,7 @@ from draftwood.methods import method
 from draftwood.methods.equip import equipped
 from runs.smollm2.kept import Kept, KeptReplays
 from runs.smollm2.recorded import answers_by_name, facts, recorded
-from runs.smollm2.rivals import compared, seconds, step_costs
+from runs.smollm2.rivals import compared, seconds, settings_of, step_costs
 
 FREE = Path(__file__).parents[1] / "free_nodes.json"
 """Step costs at which every candidate is drafted."""
@@ -105,22 +105,23 @@ def studied(
 ) -> dict[str, Any]:
     """By method: accepted tokens a step by size, and tokens a second relative to the first's."""
     info, fingerprint = recording.model.info(), recording.model.fingerprint
+    free = read_costs(FREE)
     found: dict[str, Any] = {}
     first: dict[tuple[str, int], Any] = {}
     for name, text in methods.items():
-        own = equipped(method(text), fingerprint).method
+        own = replay_method(equipped(method(text), fingerprint).method, info)
         sizes = {}
         for size in SIZES:
             whole = equipped(method(f"{text}:budget={size}"), fingerprint).method
             one = replay_method(whole, info)
-            find = partial(accepted, recording, one, read_costs(FREE), live)
+            find = partial(accepted, recording, one, free, live)
             sizes[str(size)] = kept.once(f"{name}: {size} nodes", find)
         rates: dict[str, dict[str, Any]] = {}
         for place, each in costs.items():
             for load in loads:
                 own_seconds = kept.once(
                     f"{name}: {place}, batch {load.batch}",
-                    partial(seconds, recording, replay_method(own, info), each, load, live),
+                    partial(seconds, recording, own, each, load, live),
                 )
                 against = first.setdefault((place, load.batch), own_seconds)
                 ratio = compared(own_seconds, against)
@@ -145,11 +146,7 @@ def main() -> None:
     recordings, live = recorded(options.recordings, options.model, costs["own costs"])
     loads = [BatchLoad(int(batch), options.context) for batch in options.batches.split(",")]
     methods = spelt(options.study, options.head)
-    settings = {
-        "head": options.head,
-        "costs": {name: each.to_json() for name, each in costs.items()},
-        "context": options.context,
-    }
+    settings = settings_of(options.head, costs, options.context)
     found: dict[str, Any] = {}
     for path, recording in zip(options.recordings, recordings, strict=True):
         kept = KeptReplays(options.study, path, recording, settings)

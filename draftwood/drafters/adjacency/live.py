@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.drafters.adjacency.native import NativeRows, functions
-from draftwood.drafters.adjacency.rows import PlainRows, Waiting
+from draftwood.drafters.adjacency.rows import PlainRows, RowArrays, Waiting
 
 _MOST_WAITING = 64
 """Rows that wait to be stored at most."""
@@ -29,24 +29,20 @@ class LiveTable:
         plain: find and store rows by Python even where compiled functions do it.
     """
 
-    __slots__ = ("_bigram", "_least", "_logq", "_rows", "_tokens", "_waiting", "_waits")
+    __slots__ = ("_arrays", "_rows", "_waiting", "_waits")
 
     def __init__(
         self, max_rows: int, width: int, least: float, *, bigram: bool, plain: bool = False
     ) -> None:
-        self._bigram = bigram
-        self._least = least
         # One further row stays empty: the row of unknown keys.
-        self._tokens = np.empty((max_rows + 1, width), dtype=np.int32)
-        self._logq = np.empty((max_rows + 1, width), dtype=np.float32)
-        self._tokens[-1] = -1
-        self._logq[-1] = -np.inf
+        tokens = np.empty((max_rows + 1, width), dtype=np.int32)
+        logq = np.empty((max_rows + 1, width), dtype=np.float32)
+        tokens[-1] = -1
+        logq[-1] = -np.inf
+        self._arrays = RowArrays(tokens, logq, least, bigram)
         native = None if plain else functions()
-        rows = self._tokens, self._logq, least
         self._rows: PlainRows | NativeRows = (
-            PlainRows(*rows, bigram=bigram)
-            if native is None
-            else NativeRows(native, *rows, bigram=bigram)
+            PlainRows(self._arrays) if native is None else NativeRows(native, self._arrays)
         )
         self._waiting: list[Waiting] = []
         self._waits = 0  # number of these rows
@@ -54,17 +50,18 @@ class LiveTable:
     @property
     def bigram(self) -> bool:
         """Whether the keys are pairs of tokens."""
-        return self._bigram
+        return self._arrays.bigram
 
     @property
     def width(self) -> int:
         """Successors of a key."""
-        return self._tokens.shape[1]
+        found: int = self._arrays.tokens.shape[1]
+        return found
 
     @property
     def least_logq(self) -> float:
         """Natural log of the least probability of a successor."""
-        return math.log(self._least)
+        return math.log(self._arrays.least)
 
     def harvest(
         self,
@@ -102,5 +99,5 @@ class LiveTable:
 
     def successors(self, rows: Sequence[int]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Copies of the rows: tokens and natural logs of their probabilities, ``[n, width]``."""
-        where = np.array(rows, dtype=np.int64)
-        return self._tokens.take(where, axis=0), self._logq.take(where, axis=0)
+        where, arrays = np.array(rows, dtype=np.int64), self._arrays
+        return arrays.tokens.take(where, axis=0), arrays.logq.take(where, axis=0)

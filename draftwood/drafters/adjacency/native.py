@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.drafters.adjacency.rows import Waiting, pairs_of
+from draftwood.drafters.adjacency.rows import RowArrays, Waiting, pairs_of
 from draftwood.kernels.compiled import functions as compiled_functions
 from draftwood.kernels.compiled import library
 from draftwood.protocols import Coding, Descend, Descent, Describe
@@ -123,30 +123,19 @@ class NativeRows:
 
     Args:
         native: the functions.
-        tokens: successors of each key, ``[most + 1, width]``; the last row stays empty.
-        logq: natural logs of their probabilities.
-        least: least probability of a successor.
-        bigram: whether the keys are pairs of tokens.
+        arrays: of the table; kept as long as this.
     """
 
-    def __init__(
-        self,
-        native: Functions,
-        tokens: NDArray[np.int32],
-        logq: NDArray[np.float32],
-        least: float,
-        *,
-        bigram: bool,
-    ) -> None:
+    def __init__(self, native: Functions, arrays: RowArrays) -> None:
         self.native = native
-        self._kept = tokens, logq
-        self._empty = len(tokens) - 1
-        self._index: int = native["index"](self._empty, bigram)
+        self._kept = arrays
+        self._empty = len(arrays.tokens) - 1
+        self._index: int = native["index"](self._empty, arrays.bigram)
         # Not at exit: an engine's thread may still be in a step then.
         weakref.finalize(self, native["index_free"], self._index).atexit = False
-        arrays = self._index, _address(tokens), _address(logq)
-        self._stored = _Store(*arrays, width=tokens.shape[1], least=least)
-        self._live = _Live(*arrays, tokens.shape[1], math.log(least))
+        where, width = (self._index, *map(_address, arrays[:2])), arrays.tokens.shape[1]
+        self._stored = _Store(*where, width=width, least=arrays.least)
+        self._live = _Live(*where, width, math.log(arrays.least))
         self.pointer = ctypes.addressof(self._live)
 
     @property

@@ -17,6 +17,22 @@ _LOW = (1 << _SHIFT) - 1
 _Number = TypeVar("_Number", np.int64, np.float32)
 
 
+class RowArrays(NamedTuple):
+    """The arrays of a live table, and what its rows hold.
+
+    Attributes:
+        tokens: successors of each key, ``[most + 1, width]``; the last row stays empty.
+        logq: natural logs of their probabilities.
+        least: least probability of a successor.
+        bigram: whether the keys are pairs of tokens.
+    """
+
+    tokens: NDArray[np.int32]
+    logq: NDArray[np.float32]
+    least: float
+    bigram: bool
+
+
 class Waiting(NamedTuple):
     """Successors of pairs of tokens that wait to be stored.
 
@@ -56,25 +72,14 @@ class PlainRows:
     """Rows by key in dictionaries; the rows form a ring buffer.
 
     Args:
-        tokens: successors of each key, ``[most + 1, width]``; the last row stays empty.
-        logq: natural logs of their probabilities.
-        least: least probability of a successor.
-        bigram: whether the keys are pairs of tokens.
+        arrays: of the table.
     """
 
-    def __init__(
-        self,
-        tokens: NDArray[np.int32],
-        logq: NDArray[np.float32],
-        least: float,
-        *,
-        bigram: bool,
-    ) -> None:
-        self._tokens, self._logq, self._least = tokens, logq, least
-        self._most = len(tokens) - 1
-        self._bigram = bigram
+    def __init__(self, arrays: RowArrays) -> None:
+        self._tokens, self._logq, self._least, self._bigram = arrays
+        self._most = len(arrays.tokens) - 1
         self._rows: dict[int, int] = {}
-        self._latest: dict[int, int] = {} if bigram else self._rows
+        self._latest: dict[int, int] = {} if arrays.bigram else self._rows
         self._keys: list[int] = []
         self._next = 0
 

@@ -105,10 +105,10 @@ def figures(
         tally.merge(run.tally)
     speeds = []
     for load in () if costs is None else loads:
-        alike = (planned or {}).get(load)
-        steps = [step for run in alike or runs for step in run.steps]
+        own = (planned or {}).get(load)
+        steps = [step for run in (runs if own is None else own) for step in run.steps]
         if costs is not None and steps:
-            speeds.append(speed(steps, costs, load, alike=bool(alike)))
+            speeds.append(speed(steps, costs, load, alike=own is not None))
     return Figures(
         method=method,
         prompts=len(runs),
@@ -142,7 +142,7 @@ def speed(
     """
     batch, context = load.batch, load.batch * load.context
     seconds, committed = 0.0, 0
-    for group in [[i] * batch for i in range(len(steps))] if alike else _groups(len(steps), batch):
+    for group in _groups(len(steps), batch, alike=alike):
         members = [steps[i] for i in group]
         tokens = batch + sum(step.nodes for step in members)
         seconds += costs.step(tokens, context, batch, _levels(members))
@@ -158,10 +158,13 @@ def speed(
     )
 
 
-def _groups(count: int, batch: int) -> list[list[int]]:
-    """Random groups of ``batch`` steps, in which all steps occur equally often."""
-    if batch == 1:
-        return [[i] for i in range(count)]
+def _groups(count: int, batch: int, *, alike: bool) -> list[list[int]]:
+    """Groups of ``batch`` steps, in which all steps occur equally often.
+
+    They are random, or one for each step that holds nothing else.
+    """
+    if alike or batch == 1:
+        return [[i] * batch for i in range(count)]
     # Each step occurs ``batch`` times, so that the groups come out even.
     dealt = np.random.default_rng(_SEED).permutation(count).tolist() * batch
     return [dealt[i : i + batch] for i in range(0, len(dealt), batch)]

@@ -1,14 +1,17 @@
 """``draftwood calibrate``: counts how often a model accepts candidates, by their features.
 
 Prompts are decoded with ``auto``, but every candidate is drafted, however unlikely, so that the
-policy's choice does not bias the counts. ``auto`` starts from the resulting file; the one in the
-package was made in this way, from text that is not used in benchmarks.
+policy's choice does not bias the counts. An answer that repeats itself has the same kind of
+candidate hundreds of times, so one answer counts for a few in each bucket at most. ``auto`` starts
+from the resulting file; the one in the package was made in this way, from text that is not used in
+benchmarks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -39,9 +42,9 @@ from draftwood.lab.bench.prompts import Prompt, read, sources
 from draftwood.methods import method, spellings
 from draftwood.methods.equip import equipped
 from draftwood.methods.recipe import Method
-from draftwood.policies.auto.calibration import Calibration, Counts
+from draftwood.policies.auto.calibration import Calibration, Prior
 from draftwood.policies.auto.calibration_file import save
-from draftwood.policies.auto.features import Source
+from draftwood.policies.auto.features import SOURCES, Codes, Source
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import (
@@ -60,6 +63,9 @@ from draftwood.sampling.params import SamplingParams
 
 _FLOOR = 0.002
 """Path probability below which no candidates are searched."""
+
+_MOST = 4.0
+"""Candidates that one answer counts for in a bucket, at most."""
 
 
 @click.command(cls=Command)
@@ -120,13 +126,14 @@ def calibrate(
     weights = target.info.fingerprint
     if methods is None:
         chosen |= _with_shipped_head(weights)
-    calibration, counting = _counting(list(chosen.values()))
+    counted, counting = _counting(list(chosen.values()))
     runs = list(_runs(counting, sampled, members))
     for each, sampling, prompt in progress(runs, "counting"):
         ids = contexts.after(prompt, ()).ids
         request = Request(ids, max_new_tokens, sampling, eos=loaded.eos)
+        counted.begin()
         Engine(target, each, host=host).generate([request])[0].checked()
-    save(output, calibration, weights)
+    save(output, counted.calibration(), weights)
     click.echo(f"{output}: {len(runs)} answers counted")
 
 
@@ -164,11 +171,50 @@ def _runs(
                 yield each, replace(sampling, seed=seed), prompt
 
 
+class _Counted:
+    """What was counted.
+
+    Args:
+        sources: in the order of a candidate's codes.
+
+    Attributes:
+        all: counts of all answers; the candidates of the next one are predicted by them.
+        answer: counts of the answer that is decoded.
+    """
+
+    def __init__(self, sources: tuple[Source, ...] = SOURCES) -> None:
+        self.all = Calibration(half_life=math.inf, sources=sources)
+        self.answer = Calibration(half_life=math.inf)
+        self._before: list[Mapping[str, Prior]] = []
+
+    def begin(self) -> None:
+        """Begin with another answer."""
+        self._before.append(self.answer.totals())
+        self.answer = Calibration(half_life=math.inf)
+
+    def calibration(self) -> Calibration:
+        """The calibration to begin with, in which no answer outvotes the others."""
+        counts = capped_sum([*self._before, self.answer.totals()], _MOST)
+        return Calibration(counts, sources=self.all.sources, learnt=self.all.learnt())
+
+
+def capped_sum(answers: Iterable[Mapping[str, Prior]], most: float) -> dict[str, Prior]:
+    """The sum of counts by band and bucket, each answer scaled to ``most`` offered at most."""
+    found: dict[str, dict[Codes, tuple[float, float]]] = defaultdict(dict)
+    for answer in answers:
+        for band, counts in answer.items():
+            for codes, (offered, taken) in counts.items():
+                scale = min(1.0, most / offered) if offered else 1.0
+                before = found[band].get(codes, (0.0, 0.0))
+                found[band][codes] = before[0] + scale * offered, before[1] + scale * taken
+    return dict(found)
+
+
 @dataclass(frozen=True)
 class _CountingAuto(Auto):
-    """``auto`` that drafts every candidate; all engines count in one calibration."""
+    """``auto`` that drafts every candidate; all engines count for one calibration."""
 
-    counted: Calibration = field(default_factory=Calibration)
+    counted: _Counted = field(default_factory=_Counted)
 
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:  # noqa: ARG002
         return _CountingTuner(self.counted)
@@ -177,31 +223,36 @@ class _CountingAuto(Auto):
 class _CountingTuner(Tuner):
     """Counts the accepted candidates; neither nodes nor draft forwards cost anything."""
 
-    def __init__(self, counted: Calibration) -> None:
+    def __init__(self, counted: _Counted) -> None:
         self._counted = counted
-        self._counts: list[Counts] = []
+        self._loads: Sequence[RequestLoad] = ()
 
     def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[Forecast]:  # noqa: ARG002
-        self._counts = [self._counted.at(load.temperature) for load in loads]
-        sources = self._counted.sources
+        self._loads, known = loads, self._counted.all
         return [
-            Forecast(counts.acceptance, floor=_FLOOR, price=0.0, sources=sources)
-            for counts in self._counts
+            Forecast(
+                known.at(load.temperature).acceptance,
+                floor=_FLOOR,
+                price=0.0,
+                sources=known.sources,
+            )
+            for load in loads
         ]
 
     def price(self, bids: Sequence[Bid]) -> Price:  # noqa: ARG002
         return FREE
 
     def observe(self, report: StepReport) -> list[Prediction | None]:
-        for bid, outcome, counts in zip(report.bids, report.outcomes, self._counts, strict=True):
+        for bid, outcome, load in zip(report.bids, report.outcomes, self._loads, strict=True):
             if bid is not None:
                 codes, labelled = bid.report.labelled(outcome.committed)
-                counts.observe(codes, labelled.taken)
+                for each in (self._counted.all, self._counted.answer):
+                    each.at(load.temperature).observe(codes, labelled.taken)
         return [None] * len(report.bids)
 
 
-def _counting(methods: Sequence[Method]) -> tuple[Calibration, list[Method]]:
-    """A new calibration, and the methods with engines that count in it.
+def _counting(methods: Sequence[Method]) -> tuple[_Counted, list[Method]]:
+    """Counts that begin empty, and the methods with engines that count there.
 
     Raises:
         DraftwoodError: a method is not ``auto``, or the methods differ in their further sources.
@@ -217,12 +268,12 @@ def _counting(methods: Sequence[Method]) -> tuple[Calibration, list[Method]]:
         raise DraftwoodError(
             "the methods differ in their further sources: count with one at a time"
         )
-    calibration = Calibration(half_life=math.inf, sources=sources.pop())
+    counted = _Counted(sources.pop())
     found = [
-        replace(each, policy=_CountingAuto(**_settings(policy), counted=calibration))
+        replace(each, policy=_CountingAuto(**_settings(policy), counted=counted))
         for each, policy in zip(methods, policies, strict=True)
     ]
-    return calibration, found
+    return counted, found
 
 
 def _settings(policy: Auto) -> dict[str, Any]:

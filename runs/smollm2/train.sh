@@ -9,7 +9,7 @@
 #          model for all of them (3 hours on two cores)
 # table    a prepared adjacency table of what the model says in the first million tokens of them
 # head     an EAGLE-3 head, trained on prompts with answers and on the text of DATA
-# calibration  where auto begins: how often candidates of table and head are accepted on 40 further prompts
+# calibration  where auto begins: how often candidates of table and head are accepted on 120 further prompts
 # medusa, dflash  Medusa heads and a DFlash drafter, trained as the head on 2 million tokens (TOKENS); they are not
 #          shipped, and stay in OUT/medusa/model and OUT/dflash/model
 #
@@ -82,10 +82,12 @@ table() {
 
 calibration() {
     local made=$out/calibration.json
-    "$python" "$here/prompts.py" "$data" "$out/calibration.jsonl" --skip 6144 --first 40 --plain
+    "$python" "$here/prompts.py" "$data" "$out/calibration.jsonl" --skip 6144 --first 120 --plain
+    local words=(--dtype bfloat16 --max-new-tokens 256)
     "$python" -m draftwood calibrate "$made" --model "$model" --threads "$threads" \
-        --prompts "$out/calibration.jsonl" "${not_in[@]}"
-    install calibration.json "$made" draftwood calibrate calibration.json --model smollm2 --prompts calibration.jsonl
+        --prompts "$out/calibration.jsonl" "${words[@]}" "${not_in[@]}"
+    install calibration.json "$made" draftwood calibrate calibration.json --model smollm2 \
+        --prompts calibration.jsonl "${words[@]}"
 }
 
 # The text that heads are trained on, and how.

@@ -163,8 +163,9 @@ def test_the_script_calls_each_stage(data: Path, tmp_path: Path) -> None:
     assert f"harvest {out}/table.safetensors --model smollm2" in harvest
     assert f"--text {out}/answers/answers.txt.gz" in harvest
     assert "head.py" in trained
-    assert asked.endswith("--skip 6144 --first 40 --plain")
+    assert asked.endswith("--skip 6144 --first 120 --plain")
     assert f"calibrate {out}/calibration.json" in counted
+    assert "--dtype bfloat16 --max-new-tokens 256" in counted
     assert all("--not-in a.jsonl" in line for line in (*made, harvest, trained, counted))
     installed = [line.split()[1:4] for line in called if "install.py" in line]
     assert [part for part, *_ in installed] == ["table.safetensors", "head", "calibration.json"]

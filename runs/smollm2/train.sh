@@ -9,7 +9,7 @@
 #          model for all of them (3 hours on two cores)
 # table    a prepared adjacency table of what the model says in the first million tokens of them
 # head     an EAGLE-3 head, trained on prompts with answers and on the text of DATA
-# calibration  where auto begins: how often candidates of table and head are accepted on 120 further prompts
+# calibration  where auto begins: how often candidates of table and head are accepted on about 100 further prompts
 # medusa, dflash  Medusa heads and a DFlash drafter, trained as the head on 2 million tokens (TOKENS); they are not
 #          shipped, and stay in OUT/medusa/model and OUT/dflash/model
 #

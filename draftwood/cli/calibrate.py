@@ -131,8 +131,8 @@ def calibrate(
     for each, sampling, prompt in progress(runs, "counting"):
         ids = contexts.after(prompt, ()).ids
         request = Request(ids, max_new_tokens, sampling, eos=loaded.eos)
-        counted.begin()
         Engine(target, each, host=host).generate([request])[0].checked()
+        counted.end_answer()
     save(output, counted.calibration(), weights)
     click.echo(f"{output}: {len(runs)} answers counted")
 
@@ -185,16 +185,16 @@ class _Counted:
     def __init__(self, sources: tuple[Source, ...] = SOURCES) -> None:
         self.all = Calibration(half_life=math.inf, sources=sources)
         self.answer = Calibration(half_life=math.inf)
-        self._before: list[Mapping[str, Prior]] = []
+        self._ended: list[Mapping[str, Prior]] = []
 
-    def begin(self) -> None:
-        """Begin with another answer."""
-        self._before.append(self.answer.totals())
+    def end_answer(self) -> None:
+        """Count from here on for another answer."""
+        self._ended.append(self.answer.totals())
         self.answer = Calibration(half_life=math.inf)
 
     def calibration(self) -> Calibration:
-        """The calibration to begin with, in which no answer outvotes the others."""
-        counts = capped_sum([*self._before, self.answer.totals()], _MOST)
+        """The calibration to begin with, in which no ended answer outvotes the others."""
+        counts = capped_sum(self._ended, _MOST)
         return Calibration(counts, sources=self.all.sources, learnt=self.all.learnt())
 
 
@@ -204,7 +204,7 @@ def capped_sum(answers: Iterable[Mapping[str, Prior]], most: float) -> dict[str,
     for answer in answers:
         for band, counts in answer.items():
             for codes, (offered, taken) in counts.items():
-                scale = min(1.0, most / offered) if offered else 1.0
+                scale = most / max(offered, most)
                 before = found[band].get(codes, (0.0, 0.0))
                 found[band][codes] = before[0] + scale * offered, before[1] + scale * taken
     return dict(found)

@@ -28,6 +28,7 @@ from draftwood.costs.recall import recall_or_measure
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.calibration_file import load
+from draftwood.policies.auto.copies import copy_discount
 from draftwood.policies.auto.drafting import DraftLevels
 from draftwood.policies.auto.features import (
     COPIED,
@@ -264,9 +265,9 @@ class Auto(Policy):
                     name, sampled, nodes, answer, growth, forecast.price
                 )
             yield from self._rank(pool, ranking, fresh, deepest)
-        report = Report(pool, budget, forecast.token_weight, levels.forwards())
-        values = [forecast.token_weight * path for path in pool.likeliest(budget)]
-        price: Price = yield Bid(values, pool.settled, levels.widths, report)
+        discount = copy_discount(pool.path, pool.copied, forecast.committed, forecast.price, budget)
+        report = Report(pool, budget, forecast.token_weight, levels.forwards(), discount)
+        price: Price = yield Bid(report.values, pool.settled, levels.widths, report)
         return pool.tree(report.chosen(price), "auto")
 
     def _rank(

@@ -57,6 +57,7 @@ class Pool:
         probabilities: of each node, that it is taken if its parent is.
         codes: features of each node.
         children: of each node.
+        copied: nodes that a copy passes.
     """
 
     def __init__(
@@ -81,7 +82,9 @@ class Pool:
         # Sources that have offered children of each node, a bit for each.
         self._answered: list[int] = [0]
         self.children: list[list[int]] = [[]]
-        self._choice: tuple[tuple[float, int, int], list[int]] | None = None
+        self.copied: set[int] = set()
+        self._discounted: tuple[tuple[float, int], list[float]] | None = None
+        self._choice: tuple[tuple[float, int, float, int], list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.path)
@@ -135,6 +138,7 @@ class Pool:
             if others:
                 self._estimate(others)
             answered[node] |= bit
+            self.copied.add(known)
             node = known
 
     def offer(
@@ -260,26 +264,49 @@ class Pool:
         known = sum(max(0.0, path[child] - price) for child in self.children[node])
         return max(0.0, path[node] - price - known)
 
-    def likeliest(self, most: int) -> list[float]:
-        """The largest path probabilities of candidates, at most ``most``, best first.
+    def values(self, discount: float = 1.0) -> list[float]:
+        """The value of each node in tokens; 1 for the root.
+
+        It is the path probability, of copied nodes times ``discount``
+        (:func:`draftwood.policies.auto.copies.copy_discount`), but no more than the parent's.
+        """
+        if discount == 1.0:
+            return self.path
+        asked = (discount, len(self))
+        if self._discounted is None or self._discounted[0] != asked:
+            self._discounted = asked, self._values(discount)
+        return self._discounted[1]
+
+    def _values(self, discount: float) -> list[float]:
+        found, copied = [1.0], self.copied
+        for node, (parent, own) in enumerate(zip(self.builder.parents, self.path, strict=True)):
+            if node == ROOT:
+                continue
+            value, above = discount * own if node in copied else own, found[parent]
+            found.append(value if value < above else above)
+        return found
+
+    def best(self, most: int, discount: float = 1.0) -> list[float]:
+        """The largest values of candidates, at most ``most``, best first.
 
         Of a chain, those of the best path.
         """
+        values = self.values(discount)
         if self._chain:
-            return [self.path[node] for node in self._best_path(most)]
-        return sorted(self.path[1:], reverse=True)[:most]
+            return [values[node] for node in self._best_path(most)]
+        return sorted(values[1:], reverse=True)[:most]
 
-    def chosen(self, price: float, most: int) -> list[int]:
-        """The likeliest candidates: at most ``most``, none less likely than ``price``.
+    def chosen(self, price: float, most: int, discount: float = 1.0) -> list[int]:
+        """The candidates with the largest values: at most ``most``, none below ``price``.
 
-        They are in the order of a tree's nodes. A child is never likelier than its parent, so
+        They are in the order of a tree's nodes. A child is never worth more than its parent, so
         these are a tree. Of a chain, they are the beginning of the best path.
         """
         if price > 1.0:
             return []
-        asked = (price, most, len(self))
+        asked = (price, most, discount, len(self))
         if self._choice is None or self._choice[0] != asked:
-            self._choice = asked, self._likeliest(price, most)
+            self._choice = asked, self._choose(price, most, self.values(discount))
         return self._choice[1]
 
     def _best_path(self, most: int) -> list[int]:
@@ -299,12 +326,13 @@ class Pool:
             best = parents[best]
         return found[::-1]
 
-    def _likeliest(self, price: float, most: int) -> list[int]:
+    def _choose(self, price: float, most: int, values: Sequence[float]) -> list[int]:
+        """The candidates with the largest values, see :meth:`chosen`."""
         if self._chain:
-            return [node for node in self._best_path(most) if self.path[node] >= price]
-        found = [node for node, path in enumerate(self.path) if path >= price][1:]
+            return [node for node in self._best_path(most) if values[node] >= price]
+        found = [node for node, value in enumerate(values) if value >= price][1:]
         if len(found) > most:
-            found.sort(key=self.path.__getitem__, reverse=True)
+            found.sort(key=values.__getitem__, reverse=True)
             found = sorted(found[:most])
         return found
 
@@ -385,7 +413,7 @@ class Pool:
         """Estimate some nodes anew, after their codes have changed, and all paths."""
         for node in nodes:
             self.probabilities[node] = self._acceptance.probability(self.codes[node])
-        self._choice = None
+        self._choice = self._discounted = None
         parents, path = self.builder.parents, self.path
         for node in range(1, len(path)):
             path[node] = path[parents[node]] * self.probabilities[node]

@@ -37,18 +37,26 @@ class Report:
         limit: most of them that may be drafted.
         token_weight: of the request.
         forwards: of draft models, in the order in which they were asked.
+        discount: value of a copied candidate over its path probability.
     """
 
     candidates: Pool
     limit: int
     token_weight: float = 1.0
     forwards: Sequence[Forwards] = ()
+    discount: float = 1.0
+
+    @property
+    def values(self) -> list[float]:
+        """The candidates' values, best first, weighted; no more than may be drafted."""
+        best = self.candidates.best(self.limit, self.discount)
+        return [self.token_weight * value for value in best]
 
     def chosen(self, price: Price) -> list[int]:
         """The candidates that are drafted at a price, in the order of a tree's nodes."""
-        # A value is a probability times the weight; dividing again may round the last one out.
+        # The values were multiplied by the weight; dividing again may round the last one out.
         least = price.least * (1.0 - 1e-12) / self.token_weight
-        return self.candidates.chosen(least, self.limit)
+        return self.candidates.chosen(least, self.limit, self.discount)
 
     def expected(self, price: Price) -> float:
         """Tokens that the step is expected to commit at a price."""

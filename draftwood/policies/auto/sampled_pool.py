@@ -132,28 +132,29 @@ class SampledPool(Pool):
             self._fixed |= self._above(node)
         return fresh
 
-    def likeliest(self, most: int) -> list[float]:
-        """Path probabilities of the settled nodes, and of the likeliest others, best first."""
-        fixed = [path for node, path in enumerate(self.path) if node in self._fixed][1:]
-        others = [path for node, path in enumerate(self.path) if node not in self._fixed]
+    def best(self, most: int, discount: float = 1.0) -> list[float]:
+        """Values of the settled nodes, and the largest ones of the others, best first."""
+        values = self.values(discount)
+        fixed = [value for node, value in enumerate(values) if node in self._fixed][1:]
+        others = [value for node, value in enumerate(values) if node not in self._fixed]
         return [*fixed, *sorted(others, reverse=True)[: max(0, most - len(fixed))]]
 
-    def chosen(self, price: float, most: int) -> list[int]:
-        """The sampled nodes with their ancestors, and the likeliest of the others.
+    def chosen(self, price: float, most: int, discount: float = 1.0) -> list[int]:
+        """The sampled nodes with their ancestors, and those of the others with the largest values.
 
-        At most ``most`` nodes in all; none of the others is less likely than ``price``. Sampled
-        siblings come first, in sampling order.
+        At most ``most`` nodes in all; none of the others is below ``price``. Sampled siblings come
+        first, in sampling order.
         """
         if not self._sampled:
-            return super().chosen(price, most)
+            return super().chosen(price, most, discount)
         most = max(most, self.settled)
-        path = np.array(self.path)
-        path[list(self._fixed)] = np.inf
-        likely = np.flatnonzero(path >= price)[1:]
-        if len(likely) > most:
-            likely = likely[np.argsort(-path[likely], kind="stable")[:most]]
+        values = np.array(self.values(discount))
+        values[list(self._fixed)] = np.inf
+        paying = np.flatnonzero(values >= price)[1:]
+        if len(paying) > most:
+            paying = paying[np.argsort(-values[paying], kind="stable")[:most]]
         depths, last = self.builder.depths, len(self)
-        return sorted(likely.tolist(), key=lambda n: (depths[n], self._sampled.get(n, last), n))
+        return sorted(paying.tolist(), key=lambda n: (depths[n], self._sampled.get(n, last), n))
 
     def _above(self, node: int) -> set[int]:
         """The node and its ancestors, without those that are settled."""

@@ -18,8 +18,9 @@ shrinking batch nor a machine that slows down as a whole moves it. Draft forward
 that, level by level (:mod:`draftwood.policies.auto.levels`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain, zip_longest
 from types import MappingProxyType
 
@@ -54,7 +55,7 @@ _SELDOM = 4
 """If searching for candidates does not pay, one step in so many searches."""
 
 _SMOOTHING = 0.2
-"""Weight of the newest step in the moving average of the price."""
+"""Weight of the newest step in the moving averages of the price and of the drafted nodes."""
 
 _GAIN, _FIRST_PRICE = 1.3, 0.05
 """Averages before the first step."""
@@ -123,6 +124,7 @@ class AutoTuner(Tuner):
         self.batch, self._context, self._plain = 1, 0, 1.0
         self._now = costs.now(1)
         self._price, self._recent_price = NOTHING_PAYS, _FIRST_PRICE
+        self._recent_nodes = 0.0  # drafted nodes of a request
         self._steps = 0
         self._newest = 0.0  # seconds of the newest step, as expected
         self._net = 0.0
@@ -151,6 +153,7 @@ class AutoTuner(Tuner):
         if not self._searches:
             return [_NO_SEARCH] * self.batch
         weights = token_weights(loads, min(1.0, alone), queued=queued)
+        tokens, mean_pace = self._tokens(), sum(load.pace for load in loads) / self.batch
         return [
             Forecast(
                 acceptance=counts.acceptance,
@@ -166,11 +169,21 @@ class AutoTuner(Tuner):
                     for source, gain in self._drafter_gains[name].items()
                 },
                 sources=self.calibration.sources if load.constrained else self._common,
+                pace=load.pace / mean_pace,
+                tokens=tokens,
             )
             for load, counts, name, weight in zip(
                 loads, self._counts, self._bands, weights, strict=True
             )
         ]
+
+    def _tokens(self) -> Callable[[int], float]:
+        """Tokens that a request commits on average in the time of a step, by its own nodes.
+
+        The other requests draft as many as they did recently.
+        """
+        others, each = round((self.batch - 1) * self._recent_nodes), self.rate / self.batch
+        return cache(lambda nodes: each * self._seconds(others + nodes))
 
     def _catch_up(self, source: str, load: RequestLoad) -> float:
         """Seconds to read a drafter's backlog, spread over as many steps as it has grown for.
@@ -294,6 +307,7 @@ class AutoTuner(Tuner):
         for counts in dict.fromkeys(self._counts):
             counts.fade()
         nodes = sum(outcome.tree.drafted for outcome in outcomes)
+        self._recent_nodes += _SMOOTHING * (nodes / self.batch - self._recent_nodes)
         searched = [bid for bid in bids if bid is not None]
         asked = dict.fromkeys(source for bid in searched for source in bid.levels)
         forwards = {source: self._draft_seconds(source, searched) for source in asked}

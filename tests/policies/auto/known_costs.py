@@ -75,9 +75,9 @@ def bid_of(
     pool: Pool, limit: int = 1000, levels: tuple[int, ...] = (), token_weight: float = 1.0
 ) -> Bid:
     """The bid that the policy makes for these candidates."""
-    values = [token_weight * path for path in pool.likeliest(limit)]
     by_source = {"draft": levels} if levels else {}
-    return Bid(values, pool.settled, by_source, Report(pool, limit, token_weight))
+    report = Report(pool, limit, token_weight)
+    return Bid(report.values, pool.settled, by_source, report)
 
 
 def tree_at(bid: Bid, price: Price) -> TokenTree:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from draftwood.policies.auto.features import NOT_LISTED, Codes
-from draftwood.policies.auto.forecast import DraftForecast, Forecast, Predictor
+from draftwood.policies.auto.forecast import DEFAULT_FORECAST, DraftForecast, Forecast, Predictor
 from draftwood.policies.auto.levels import best_level
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
@@ -154,6 +154,8 @@ def given(
     price: float = 0.1,
     at_once: bool = False,
     further: Mapping[str, DraftForecast] | None = None,
+    tokens: Callable[[int], float] = DEFAULT_FORECAST.tokens,
+    pace: float = 1.0,
 ) -> Forecast:
     """A forecast by source, or by any function of the codes."""
     acceptance = BySource((copied, ranked, modelled)) if by is None else By(by)
@@ -162,4 +164,6 @@ def given(
         floor=floor,
         price=price,
         drafts={"draft": DraftForecast(drafter_gain, catch_up, at_once), **(further or {})},
+        pace=pace,
+        tokens=tokens,
     )

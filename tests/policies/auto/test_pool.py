@@ -24,7 +24,7 @@ from draftwood.policies.auto.features import (
 )
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Report
-from draftwood.protocols import NOTHING_PAYS
+from draftwood.protocols import NOTHING_PAYS, Price
 from draftwood.tree import ROOT, TokenTree
 from tests.factories.scripted_sources import paths
 from tests.policies.auto.codes import by_place, copied_code
@@ -288,7 +288,7 @@ def test_a_chain_is_the_path_with_the_most_expected_tokens(seed: int, most: int)
     reach = known(pool)
     expected = {p: sum(reach[p[:n]] for n in range(1, len(p) + 1)) for p in paths if len(p) <= most}
     best = max(expected.values())
-    values = chain.likeliest(most)
+    values = chain.best(most)
     assert sum(values) == pytest.approx(best)
     assert values == sorted(values, reverse=True)
     for price in (0.0, *values, 2.0):
@@ -350,6 +350,36 @@ def test_the_price_is_the_lowest_path_probability_chosen(
     assert sorted(paths(tree)) == sorted(expected)
     if price > 1.0:
         assert not tree.drafted
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    discount=st.sampled_from([1.0, 0.7, 0.2]),
+    most=st.integers(0, 9),
+    chain=st.booleans(),
+    weight=st.sampled_from([1.0, 0.3]),
+)
+def test_copied_candidates_have_a_discount(
+    seed: int, discount: float, most: int, chain: bool, weight: float
+) -> None:
+    pool, account, _ = grown(seed, Hashed(seed), chain=chain)
+    values, parents = pool.values(discount), pool.builder.parents
+    for node in range(1, len(pool)):
+        copied = COPIED in account.said[path_of(pool, node)]
+        assert (node in pool.copied) == copied
+        own = pool.path[node] * (discount if copied else 1.0)
+        assert values[node] == min(own, values[parents[node]])
+    best = pool.best(most, discount)
+    assert best == sorted(best, reverse=True)
+    assert best == pool.best(ALL, discount)[:most] or chain
+    report = Report(pool, most, weight, discount=discount)
+    assert report.values == [weight * value for value in best]
+    for least in report.values:
+        chosen = report.chosen(Price(least))
+        assert sorted((values[node] for node in chosen), reverse=True) == [
+            value for value in best if weight * value >= least
+        ]
+        assert {parents[node] for node in chosen} <= {ROOT, *chosen}
 
 
 def check_part(pool: Pool, tree: TokenTree) -> list[float]:

@@ -116,6 +116,27 @@ def test_the_rate_is_never_below_that_of_plain_decoding() -> None:
     assert tree_at(better, of.price([better])).drafted
 
 
+def test_what_a_request_commits_in_the_time_of_a_step() -> None:
+    of = tuner(LINEAR)
+    # Two tokens in a step of one node, 1.02 seconds.
+    run(of, 300, [bid(0.9)], [ONE_RIGHT])
+    (forecast,) = begin(of, [10])
+    found = [forecast.committed(nodes) for nodes in (1, 0, 51)]
+    assert found == pytest.approx([2.0, 2.0 / 1.02, 2.0 * 2.02 / 1.02], rel=1e-3)
+    # Of two requests, one drafts 8 nodes in every step, and commits three times as many tokens.
+    of = tuner(LINEAR, [10, 10])
+    step = [outcome(chain(8), (0, 1, 2)), NOTHING_RIGHT]
+    run(of, 300, [bid(0.9), bid(0.9)], step, [10, 10])
+    fast, slow = of.begin(
+        [RequestLoad(10, 100, 3.0, 0.0), RequestLoad(10, 100, 1.0, 0.0)], queued=True
+    )
+    # In the time of eight nodes, of which four are the other one's, a request commits two tokens.
+    assert fast.committed(4) == pytest.approx(3.0, rel=1e-3)
+    assert fast.committed(0) == pytest.approx(3.0 * 1.1 / 1.18, rel=1e-2)
+    assert slow.committed(54) == pytest.approx(1.0 * 2.18 / 1.18, rel=1e-2)
+    assert slow.committed(0) == 1.0
+
+
 def test_a_level_costs_the_tokens_made_meanwhile() -> None:
     of = tuner(WITH_DRAFT, [10, 10])
     settle(of, gain=1, batch=2)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from draftwood.cli.calibrate import calibrate, capped_sum
+from draftwood.cli.calibrate import calibrate
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Request
@@ -14,7 +14,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.models import load
 from draftwood.policies.auto import calibration_file
-from draftwood.policies.auto.calibration import BANDS, Prior
+from draftwood.policies.auto.calibration import BANDS
 from draftwood.policies.auto.features import NOT_LISTED
 from draftwood.runner.attach import attach
 from draftwood.sampling.params import SamplingParams
@@ -54,20 +54,6 @@ def test_counts_are_written_and_decode_the_tokens_of_plain_decoding(
         for m in (f"auto:calibration={output}", "ar")
     )
     assert found == plain
-
-
-def test_an_answer_that_repeats_itself_does_not_outvote_the_others() -> None:
-    answers: list[dict[str, Prior]] = [
-        {"greedy": {(8, 0, 0): (400.0, 396.0), (2, 1, 0): (3.0, 0.0)}},
-        {"greedy": {(8, 0, 0): (5.0, 2.0)}},
-        {"low": {(8, 0, 0): (20.0, 10.0)}},
-    ]
-    assert capped_sum(answers, 20.0) == {
-        "greedy": {(8, 0, 0): (25.0, pytest.approx(21.8)), (2, 1, 0): (3.0, 0.0)},
-        "low": {(8, 0, 0): (20.0, 10.0)},
-    }
-    assert capped_sum(answers, 1e9)["greedy"][8, 0, 0] == (405.0, 398.0)
-    assert capped_sum([], 20.0) == {}
 
 
 @pytest.mark.parametrize(

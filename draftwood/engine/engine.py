@@ -231,7 +231,7 @@ class Engine:
 
     @property
     def price(self) -> float | None:
-        """Probability from which on one more drafted node paid in recent steps.
+        """Value, in tokens, from which on one more drafted node paid in recent steps.
 
         None for a method that does not weigh costs. Any thread may ask.
         """

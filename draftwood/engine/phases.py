@@ -297,7 +297,7 @@ class Phases:
 
     @property
     def price(self) -> float | None:
-        """Probability from which on one more node paid recently; None without a tuner."""
+        """Value, in tokens, from which on one more node paid recently; None without a tuner."""
         return None if self._tuner is None else self._tuner.recent_price
 
     @property

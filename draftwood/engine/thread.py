@@ -61,7 +61,8 @@ class EngineStats:
         running: requests that are decoded.
         waiting: requests that wait for them, those in the inbox included.
         cache_usage: share of the memory of keys and values in use.
-        price: probability from which on one more drafted node paid in recent steps; None: unknown.
+        price: value, in tokens, from which on one more drafted node paid in recent steps; None:
+            unknown.
         prefix_queries: prompt tokens of the requests whose prompts are cached.
         prefix_hits: those of them that were not computed.
         steps: steps so far.

@@ -74,7 +74,10 @@ def reveal(pool: Pool, text: Sequence[int]) -> list[float]:
 
 @contextmanager
 def known_acceptance() -> Iterator[None]:
-    """``auto`` knows which of its candidates are right, once it has all of them."""
+    """``auto`` knows which of its candidates are right, once it has all of them.
+
+    Copies have no discount: how far one goes on is known.
+    """
     grow, begun = Auto.grow, list[Any]()
     prefill = ReplayTarget.prefill
 
@@ -95,7 +98,16 @@ def known_acceptance() -> Iterator[None]:
         except StopIteration as end:
             return end.value
 
-    with patch.object(ReplayTarget, "prefill", noted), patch.object(Auto, "grow", informed):
+    def undiscounted(*_: Any) -> float:
+        return 1.0
+
+    with ExitStack() as stack:
+        for owner, name, value in (
+            (ReplayTarget, "prefill", noted),
+            (Auto, "grow", informed),
+            (Pool, "discount", undiscounted),
+        ):
+            stack.enter_context(patch.object(owner, name, value))
         yield
 
 

@@ -41,7 +41,7 @@ class DraftForecast:
 
 
 def _any_number(_nodes: int) -> float:
-    """The tokens that a request commits in a step's time, where they are not known."""
+    """What a request commits on average, where it is not known."""
     return math.inf
 
 
@@ -56,9 +56,8 @@ class Forecast:
         price: recent path probability from which on a candidate paid.
         drafts: of the neural drafters, by source.
         sources: of the candidates, in the order of their codes; empty: not known.
-        pace: tokens that this request commits in a step, relative to the batch mean.
-        tokens: that a request commits on average in the time of a step, by the nodes that this one
-            drafts.
+        tokens: that the request commits on average, plus what the step's nodes cost more than
+            usual, in its tokens, by its own nodes; one at least.
     """
 
     acceptance: Predictor
@@ -67,15 +66,7 @@ class Forecast:
     price: float = 0.1
     drafts: Mapping[str, DraftForecast] = field(default_factory=dict)
     sources: tuple[Source, ...] = ()
-    pace: float = 1.0
     tokens: Callable[[int], float] = field(default=_any_number, repr=False)
-
-    def committed(self, nodes: int) -> float:
-        """Tokens that this request commits on average in the time of a step of so many nodes.
-
-        It is one at least, as in plain decoding.
-        """
-        return max(1.0, self.pace * self.tokens(nodes))
 
     def of(self, source: str) -> DraftForecast:
         """The forecast of a neural drafter; the default where none was made."""

@@ -2,9 +2,10 @@
 
 Every source's candidates go into one pool, where a token offered twice below one parent is one node
 (:mod:`draftwood.policies.auto.pool`). Each candidate has a calibrated probability, and a path's
-probability is the product along it. A child is never likelier than its parent, so the best tree of
-n nodes is the n likeliest candidates. The policy bids with their values; the price in answer says
-how many of them pay in this step.
+probability is the product along it. That is a candidate's value, with a discount if it is copied
+(:mod:`draftwood.policies.auto.copies`). A child is never worth more than its parent, so the best
+tree of n nodes is the n candidates of the largest values. The policy bids with these; the price in
+answer says how many of them pay in this step.
 
 Draft models and heads are asked level by level, while the tokens that another level is expected to
 add are more than the tokens that could be generated in the same time; of several, the one that
@@ -28,7 +29,6 @@ from draftwood.costs.recall import recall_or_measure
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.calibration_file import load
-from draftwood.policies.auto.copies import copy_discount
 from draftwood.policies.auto.drafting import DraftLevels
 from draftwood.policies.auto.features import (
     COPIED,
@@ -265,7 +265,7 @@ class Auto(Policy):
                     name, sampled, nodes, answer, growth, forecast.price
                 )
             yield from self._rank(pool, ranking, fresh, deepest)
-        discount = copy_discount(pool.path, pool.copied, forecast.committed, forecast.price, budget)
+        discount = pool.discount(forecast.tokens, forecast.price, budget)
         report = Report(pool, budget, forecast.token_weight, levels.forwards(), discount)
         price: Price = yield Bid(report.values, pool.settled, levels.widths, report)
         return pool.tree(report.chosen(price), "auto")

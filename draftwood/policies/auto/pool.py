@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.policies.auto import features
+from draftwood.policies.auto.copies import copy_discount
 from draftwood.policies.auto.features import (
     COPIED,
     NOT_ASKED,
@@ -264,6 +265,22 @@ class Pool:
         known = sum(max(0.0, path[child] - price) for child in self.children[node])
         return max(0.0, path[node] - price - known)
 
+    def discount(self, tokens: Callable[[int], float], price: float, most: int) -> float:
+        """The discount on copied candidates; of a chain, on those of the best path.
+
+        Args:
+            tokens: that the request commits on average, by the nodes of the step
+                (:attr:`draftwood.policies.auto.forecast.Forecast.tokens`).
+            price: least path probability of another candidate that is drafted.
+            most: nodes that are drafted.
+        """
+        if not self.copied:
+            return 1.0
+        nodes = self._best_path(most) if self._chain else range(1, len(self))
+        copied = [self.path[node] for node in nodes if node in self.copied]
+        others = [self.path[node] for node in nodes if node not in self.copied]
+        return copy_discount(copied, [path for path in others if path >= price], tokens, most)
+
     def values(self, discount: float = 1.0) -> list[float]:
         """The value of each node in tokens; 1 for the root.
 
@@ -312,7 +329,7 @@ class Pool:
     def _best_path(self, most: int) -> list[int]:
         """The path of at most ``most`` nodes with the most expected tokens; the first of equals.
 
-        Expected are the nodes' path probabilities in sum.
+        Expected are the nodes' path probabilities in sum, without a discount.
         """
         parents, depths, path = self.builder.parents, self.builder.depths, self.path
         expected, best = [0.0] * len(path), ROOT

@@ -18,7 +18,8 @@ class Forwards:
         source: name of the drafter.
         headroom: the most expected tokens, net of their price, that they could add directly below
             the nodes that they were asked about.
-        without: the candidates that would have been drafted without them.
+        without: the candidates that would have been drafted without them, and without a discount
+            on copies.
         price: of a drafted candidate, in tokens.
     """
 

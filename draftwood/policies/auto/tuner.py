@@ -153,7 +153,7 @@ class AutoTuner(Tuner):
         if not self._searches:
             return [_NO_SEARCH] * self.batch
         weights = token_weights(loads, min(1.0, alone), queued=queued)
-        tokens, mean_pace = self._tokens(), sum(load.pace for load in loads) / self.batch
+        tokens = self._tokens(weights)
         return [
             Forecast(
                 acceptance=counts.acceptance,
@@ -169,21 +169,31 @@ class AutoTuner(Tuner):
                     for source, gain in self._drafter_gains[name].items()
                 },
                 sources=self.calibration.sources if load.constrained else self._common,
-                pace=load.pace / mean_pace,
-                tokens=tokens,
+                tokens=own_tokens,
             )
-            for load, counts, name, weight in zip(
-                loads, self._counts, self._bands, weights, strict=True
+            for load, counts, name, weight, own_tokens in zip(
+                loads, self._counts, self._bands, weights, tokens, strict=True
             )
         ]
 
-    def _tokens(self) -> Callable[[int], float]:
-        """Tokens that a request commits on average in the time of a step, by its own nodes.
+    def _tokens(self, weights: Sequence[float]) -> list[Callable[[int], float]]:
+        """See :attr:`.forecast.Forecast.tokens`; by request.
 
-        The other requests draft as many as they did recently.
+        The other requests draft as many nodes as they did recently. The time of searching and of
+        draft levels does not count.
         """
-        others, each = round((self.batch - 1) * self._recent_nodes), self.rate / self.batch
-        return cache(lambda nodes: each * self._seconds(others + nodes))
+        now, context, batch, rate = self._now, self._context, self.batch, self.rate
+        usual = rate * self._seconds(round(batch * self._recent_nodes))
+        others = batch + round((batch - 1) * self._recent_nodes)
+        # All requests ask for like numbers of nodes.
+        further = cache(lambda nodes: rate * now.step(others + nodes, context, batch) - usual)
+        mean_pace = sum(load.pace for load in self._loads) / batch
+
+        def of(load: RequestLoad, weight: float) -> Callable[[int], float]:
+            share = load.pace / mean_pace * usual / batch
+            return lambda nodes: max(1.0, share + further(nodes) / weight)
+
+        return [of(load, weight) for load, weight in zip(self._loads, weights, strict=True)]
 
     def _catch_up(self, source: str, load: RequestLoad) -> float:
         """Seconds to read a drafter's backlog, spread over as many steps as it has grown for.
@@ -307,12 +317,12 @@ class AutoTuner(Tuner):
         for counts in dict.fromkeys(self._counts):
             counts.fade()
         nodes = sum(outcome.tree.drafted for outcome in outcomes)
-        self._recent_nodes += _SMOOTHING * (nodes / self.batch - self._recent_nodes)
         searched = [bid for bid in bids if bid is not None]
         asked = dict.fromkeys(source for bid in searched for source in bid.levels)
         forwards = {source: self._draft_seconds(source, searched) for source in asked}
         drafting = sum(forwards.values())
         if searched:
+            self._recent_nodes += _SMOOTHING * (nodes / self.batch - self._recent_nodes)
             for name in dict.fromkeys(self._bands):
                 for source in self._neural.keys() - asked.keys():
                     self._drafter_gains[name][source].forget(_FORGOTTEN)

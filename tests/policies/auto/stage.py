@@ -155,7 +155,6 @@ def given(
     at_once: bool = False,
     further: Mapping[str, DraftForecast] | None = None,
     tokens: Callable[[int], float] = DEFAULT_FORECAST.tokens,
-    pace: float = 1.0,
 ) -> Forecast:
     """A forecast by source, or by any function of the codes."""
     acceptance = BySource((copied, ranked, modelled)) if by is None else By(by)
@@ -164,6 +163,5 @@ def given(
         floor=floor,
         price=price,
         drafts={"draft": DraftForecast(drafter_gain, catch_up, at_once), **(further or {})},
-        pace=pace,
         tokens=tokens,
     )

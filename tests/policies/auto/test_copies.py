@@ -4,14 +4,22 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from operator import mul
 
+import numpy as np
 import pytest
 
+from draftwood.costs.curve import Curve, StepCosts
 from draftwood.policies.auto import copies
 from draftwood.policies.auto.copies import copy_discount
+from draftwood.policies.auto.features import TABLE
 from draftwood.policies.auto.policy import Auto
-from draftwood.protocols import Bid, Price
+from draftwood.policies.auto.pool import Pool
+from draftwood.policies.auto.report import Report
+from draftwood.protocols import NOTHING_PAYS, Bid, Price
+from draftwood.tree import ROOT
 from tests.factories.scripted_sources import offer, paths
-from tests.policies.auto.stage import Stage, given
+from tests.policies.auto.codes import by_place
+from tests.policies.auto.known_costs import begin, bid, chain, outcome, run, tuner
+from tests.policies.auto.stage import BySource, Stage, given
 
 MOST = 64
 SIZES = range(1, MOST + 1)
@@ -27,12 +35,8 @@ def line(first: float, slope: float) -> Callable[[int], float]:
     return lambda nodes: first + slope * nodes
 
 
-def flat(nodes: int) -> float:
-    return 2.0 + 0.0 * nodes
-
-
 def discount_of(path: Sequence[float], tokens: Callable[[int], float]) -> float:
-    return copy_discount(path, range(1, len(path)), tokens, 0.1, MOST)
+    return copy_discount(path[1:], (), tokens, MOST)
 
 
 def size_at(discount: float, path: Sequence[float], tokens: Callable[[int], float]) -> int:
@@ -41,7 +45,9 @@ def size_at(discount: float, path: Sequence[float], tokens: Callable[[int], floa
 
 
 @pytest.mark.parametrize("probability", [0.6, 0.8, 0.95, 0.99])
-@pytest.mark.parametrize("tokens", [line(1.1, 0.01), line(1.3, 0.03), line(2.0, 0.002), flat])
+@pytest.mark.parametrize(
+    "tokens", [line(1.1, 0.01), line(1.3, 0.03), line(2.0, 0.002), line(2.0, 0.0)]
+)
 def test_a_copy_that_ends_is_drafted_in_the_least_time(
     monkeypatch: pytest.MonkeyPatch, probability: float, tokens: Callable[[int], float]
 ) -> None:
@@ -79,27 +85,41 @@ def test_a_copy_that_never_ends_is_drafted_at_the_highest_rate(
 
 def test_a_copy_that_promises_less_than_an_average_step_has_no_discount() -> None:
     assert discount_of(copy_of(0.5), line(2.0, 0.05)) == 1.0
-    assert copy_discount([1.0, 0.9, 0.9], (), line(1.0, 0.0), 0.1, MOST) == 1.0, "nothing copied"
+    assert copy_discount((), (0.9, 0.9), line(1.0, 0.0), MOST) == 1.0, "nothing copied"
 
 
 def test_candidates_of_other_sources_belong_to_the_step() -> None:
+    pool = Pool(99, BySource((0.6, 0.0, 0.0)), floor=0.0, most=MOST)
+    pool.copy((1,), by_place(3), "context")
+    pool.offer(TABLE, "adjacency", [ROOT], np.array([[2, 3, 4]]), np.zeros((1, 3), np.float32))
+    pool.path[1:] = [0.6, 0.7, 0.4, 0.05]
     # Two of the others pay: with the copied one they are three nodes, of 2.7 tokens in all.
-    path = [1.0, 0.6, 0.7, 0.4, 0.05]
-    found = copy_discount(path, {1}, line(1.2, 0.1), 0.1, MOST)
+    found = pool.discount(line(1.2, 0.1), 0.1, MOST)
     assert found == pytest.approx((1.5 - 0.5) / (2.7 - 0.5))
-    assert copy_discount(path, {1}, line(1.2, 0.1), 0.1, 2) == 1.0, "there is no room for it"
+    assert pool.discount(line(1.2, 0.1), 0.1, 2) == 1.0, "there is no room for it"
+
+
+def test_a_chain_has_the_discount_of_its_path() -> None:
+    found = []
+    for single in (False, True):
+        pool = Pool(99, BySource((0.6, 0.0, 0.0)), floor=0.0, most=MOST, chain=single)
+        pool.copy((1, 2), by_place(3), "context")
+        pool.copy((3, 4, 5), by_place(3, preferred=False), "context")
+        pool.path[1:] = [0.6, 0.5, 0.3, 0.2, 0.1]
+        found.append(pool.discount(line(1.0, 0.0), 0.1, MOST))
+    assert found == pytest.approx([0.5 / (1.0 + 1.7 - 0.5), 0.5 / (1.0 + 1.1 - 0.5)])
 
 
 def test_no_more_nodes_are_weighed_than_may_be_drafted() -> None:
     path, tokens = copy_of(0.99, 20), line(1.5, 0.0)
     for most in (1, 5, 20):
-        found = copy_discount(path, range(1, 21), tokens, 0.1, most)
+        found = copy_discount(path[1:], (), tokens, most)
         assert found == pytest.approx(1.0 / (sum(path[: most + 1]) - 0.5))
 
 
 def drafted(bid: Bid) -> Price:
     """What the tuner would say where a node costs 0.05 tokens."""
-    return Price(0.05 if sum(bid.values) else 1.0)
+    return Price(0.05) if bid.values else NOTHING_PAYS
 
 
 @pytest.mark.parametrize(("first", "nodes"), [(1.2, 10), (1.6, 12), (100.0, 21)])
@@ -115,9 +135,34 @@ def test_a_long_copy_is_drafted_in_several_steps(first: float, nodes: int) -> No
     assert discount * path[nodes] >= 0.05 > discount * path[nodes + 1]
 
 
-def test_in_a_batch_a_request_is_compared_with_its_own_steps() -> None:
-    of = given(tokens=line(3.0, 1.0))
-    assert of.committed(2) == 5.0
-    slower = given(tokens=line(3.0, 1.0), pace=0.5)
-    assert slower.committed(2) == 2.5
-    assert given(tokens=line(3.0, 1.0), pace=0.1).committed(2) == 1.0, "as in plain decoding"
+@pytest.mark.parametrize("batch", [1, 2, 4, 16])
+@pytest.mark.parametrize("probability", [0.8, 0.9, 0.97, 0.99])
+@pytest.mark.parametrize("slope", [0.001, 0.005, 0.02])
+def test_a_copy_beside_other_requests_is_drafted_in_the_least_time(
+    monkeypatch: pytest.MonkeyPatch, batch: int, probability: float, slope: float
+) -> None:
+    monkeypatch.setattr(copies, "_FREE", 1.0)
+    curve = Curve((1, 1001), (1.0, 1.0 + 1000 * slope))
+    of = tuner(StepCosts(curve), [10] * batch)
+    # Steps of four nodes and two tokens, of each request.
+    run(of, 300, [bid(0.9)] * batch, [outcome(chain(4), (0, 1))] * batch, [10] * batch)
+    first, *_ = begin(of, [10] * batch)
+    pool = Pool(99, BySource((probability, 0.0, 0.0)), floor=0.0, most=MOST)
+    pool.copy(range(MOST), by_place(3), "context")
+    discount = pool.discount(first.tokens, 0.1, MOST)
+    path, usual = pool.path, curve.seconds(5 * batch)
+    rate = of.rate
+
+    def gained(nodes: int) -> float:
+        """Tokens of the batch until the copy ends, over those of average steps."""
+        longer = curve.seconds(5 * batch - 4 + nodes) - usual
+        return (sum(path[: nodes + 1]) - 2.0 - rate * longer) / (1.0 - path[nodes])
+
+    prices = [rate * (curve.seconds(batch + n) - curve.seconds(batch)) for n in (0, *SIZES)]
+    found = max((0, *SIZES), key=lambda n: discount * sum(path[1 : n + 1]) - prices[n])
+    best = max(map(gained, SIZES))
+    if best > 0.0:
+        assert gained(found) == pytest.approx(best, rel=0.02)
+    report = Report(pool, MOST, discount=discount)
+    price = of.price([Bid(report.values, report=report), *[bid(0.9)] * (batch - 1)])
+    assert len(report.chosen(price)) == pytest.approx(found, abs=1)

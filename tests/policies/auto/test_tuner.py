@@ -121,7 +121,7 @@ def test_what_a_request_commits_in_the_time_of_a_step() -> None:
     # Two tokens in a step of one node, 1.02 seconds.
     run(of, 300, [bid(0.9)], [ONE_RIGHT])
     (forecast,) = begin(of, [10])
-    found = [forecast.committed(nodes) for nodes in (1, 0, 51)]
+    found = [forecast.tokens(nodes) for nodes in (1, 0, 51)]
     assert found == pytest.approx([2.0, 2.0 / 1.02, 2.0 * 2.02 / 1.02], rel=1e-3)
     # Of two requests, one drafts 8 nodes in every step, and commits three times as many tokens.
     of = tuner(LINEAR, [10, 10])
@@ -130,11 +130,15 @@ def test_what_a_request_commits_in_the_time_of_a_step() -> None:
     fast, slow = of.begin(
         [RequestLoad(10, 100, 3.0, 0.0), RequestLoad(10, 100, 1.0, 0.0)], queued=True
     )
-    # In the time of eight nodes, of which four are the other one's, a request commits two tokens.
-    assert fast.committed(4) == pytest.approx(3.0, rel=1e-3)
-    assert fast.committed(0) == pytest.approx(3.0 * 1.1 / 1.18, rel=1e-2)
-    assert slow.committed(54) == pytest.approx(1.0 * 2.18 / 1.18, rel=1e-2)
-    assert slow.committed(0) == 1.0
+    # A step of eight nodes, of which four are the other one's, takes 1.18 seconds for four tokens.
+    assert fast.tokens(4) == pytest.approx(3.0, rel=1e-3)
+    assert slow.tokens(4) == pytest.approx(1.0, rel=1e-3)
+    weights = fast.token_weight, slow.token_weight
+    assert weights == pytest.approx((2.0 / 3.0, 2.0))
+    # Fifty further nodes take a second, in which four tokens are generated.
+    assert fast.tokens(54) == pytest.approx(3.0 + 4.0 / 1.18 / weights[0], rel=1e-2)
+    assert slow.tokens(54) == pytest.approx(1.0 + 4.0 / 1.18 / weights[1], rel=1e-2)
+    assert slow.tokens(0) == 1.0, "as in plain decoding"
 
 
 def test_a_level_costs_the_tokens_made_meanwhile() -> None:

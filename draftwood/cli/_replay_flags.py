@@ -18,7 +18,7 @@ from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable, write_json
-from draftwood.lab.replay.figures import BatchLoad, Figures, figures
+from draftwood.lab.replay.figures import BatchLoad, Figures, Speed, figures
 from draftwood.lab.replay.pricing import assumed_costs, expected_costs, of_sequence
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Output:
         method: Method,
         costs: StepCosts | None,
         runs: Callable[[str, StepCosts], Sequence[PromptRun]],
+        together: Callable[[str, StepCosts, int], Speed] | None = None,
     ) -> Figures:
         """Figures of a method at all loads.
 
@@ -100,11 +101,17 @@ class Output:
             method: the method. If it weighs nodes by cost, its trees are planned for every load.
             costs: step costs; None if none are known.
             runs: decodes all prompts, with a title to show, at these step costs.
+            together: decodes them in batches of so many, likewise; None: no batches are decoded,
+                but the steps of single prompts dealt into some.
 
         Raises:
             DraftwoodError: the costs of a drafter are not known.
         """
         usual = runs(name, costs or assumed_costs())
+        if costs is not None and together is not None:
+            sizes = dict.fromkeys(load.batch for load in self.loads)
+            speeds = [together(f"{name} in batches of {size}", costs, size) for size in sizes]
+            return figures(name, usual, together=speeds)
         planned: dict[BatchLoad, Sequence[PromptRun]] = {}
         if costs is not None and method.policy.weighs_costs:
             for load in self.loads:

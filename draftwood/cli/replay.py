@@ -10,6 +10,7 @@ import click
 
 from draftwood.cli._options import PATH, ModelOptions, checked_device, progress
 from draftwood.cli._replay_flags import Output, output_options
+from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
 from draftwood.lab.replay.pricing import assumed_costs
 from draftwood.methods import method, spellings
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from draftwood.costs.curve import StepCosts
-    from draftwood.lab.replay.figures import Figures
+    from draftwood.lab.replay.figures import Figures, Speed
     from draftwood.lab.replay.hosts import PricedHost
     from draftwood.lab.replay.recording import Recording
     from draftwood.lab.replay.replayer import PromptRun
@@ -56,6 +57,12 @@ _ACCEPTED_ONLY = "accepted nodes only"
     help="Nodes that tables learn from. as-set: the method's setting; accepted: accepted nodes, "
     "which needs no model; auto: as-set if the recording or --model has the rows.",
 )
+@click.option(
+    "--together",
+    is_flag=True,
+    help="Decode the prompts in batches of each --batch, as an engine does; --context is then that "
+    "of the prompts. Otherwise the steps of single prompts are dealt into batches.",
+)
 @output_options
 def replay(
     path: Path,
@@ -66,6 +73,7 @@ def replay(
     trust_remote_code: bool,
     limit: int | None,
     harvest: str,
+    together: bool,
     output: Output,
 ) -> None:
     """Run METHODS over a RECORDING and print their figures.
@@ -78,6 +86,7 @@ def replay(
     import torch
 
     from draftwood.lab.bench.stopping import stoppable
+    from draftwood.lab.replay.figures import speed_together
     from draftwood.lab.replay.file import read
     from draftwood.lab.replay.recording import MissingRowError
     from draftwood.lab.replay.replayer import Replayer
@@ -91,6 +100,8 @@ def replay(
         for name in names
     }
     costs = output.costs(chosen.values())
+    if together and costs is None:
+        raise DraftwoodError("--together has no use without step costs: give --costs or --gpu")
     if threads:
         torch.set_num_threads(threads)
     host = None
@@ -105,7 +116,17 @@ def replay(
             replayer = Replayer(recording, host and host.priced(at), at)
             return [replayer.replay(one, prompt) for prompt in progress(prompts, title)]
 
-        return output.figures(name, one.method, costs, runs)
+        def in_batches(title: str, at: StepCosts, batch: int) -> Speed:
+            click.echo(title, err=True)
+            own, plain = (
+                Replayer(recording, host and host.priced(at), at).replay_together(
+                    each, prompts, batch
+                )
+                for each in (one, replay_method(method("ar"), info))
+            )
+            return speed_together(own.steps, plain.steps, at, batch)
+
+        return output.figures(name, one.method, costs, runs, in_batches if together else None)
 
     found: list[Figures] = []
     with stoppable(), _rows_stored(path, recording):

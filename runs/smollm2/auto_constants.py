@@ -79,6 +79,7 @@ NEUTRAL: dict[str, tuple[str, dict[str, object]]] = {
     "calibration._PRIOR_OF_ALL": ("calibration", {"_PRIOR_OF_ALL": NEVER}),
     "calibration._START": ("calibration", {"_START": (EXACT, EXACT / 4)}),
     "calibration._SURE": ("calibration", {"_SURE": (EXACT, 1 - EXACT)}),
+    "copies._FREE": ("copies", {"_FREE": -NEVER}),
     "features._MATCHES": ("features", {"_strides": without("match_length")}),
     "features._SCORES": ("features", {"_strides": without("score")}),
     "features._RANKS": ("features", {"_strides": without("rank")}),

@@ -115,6 +115,23 @@ def test_speeds_are_estimated_for_every_load(recorded: str, tmp_path: Path) -> N
     assert found["speeds"][0]["speedup"] > 0.9 * found["mean_acceptance_length"]
 
 
+def test_prompts_are_replayed_in_batches(recorded: str, tmp_path: Path) -> None:
+    costs = StepCosts(Curve((1, 64), (0.01, 0.02)))
+    (tmp_path / "costs.json").write_text(json.dumps({"costs": costs.to_json()}))
+    flags = ("--costs", str(tmp_path / "costs.json"), "--batch", "1,2", "--together")
+    plain, pld = replay(recorded, tmp_path / "o.json", "--methods", "ar,pld", *flags)
+    assert [one["speedup"] for one in plain["speeds"]] == [1.0, 1.0]
+    assert plain["speeds"][0]["tokens_per_second"] == pytest.approx(100)
+    assert plain["speeds"][1]["tokens_per_second"] == pytest.approx(2 / (0.01 + 0.01 / 63))
+    contexts = [one["load"]["context"] for one in plain["speeds"]]
+    assert [one["load"]["batch"] for one in plain["speeds"]] == [1, 2]
+    assert contexts[0] == contexts[1] > 0
+    assert pld["speeds"][1]["mean_acceptance_length"] == pytest.approx(
+        pld["mean_acceptance_length"]
+    )
+    assert "--together has no use without step costs" in refused("replay", recorded, "--together")
+
+
 def test_auto_plans_its_trees_for_each_load(recorded: str, tmp_path: Path) -> None:
     # A node is free until 64 are scored, then as dear as a whole step.
     costs = StepCosts(Curve((1, 64, 128), (0.01, 0.0100001, 0.65)))

@@ -7,12 +7,12 @@ depend on the tree's root, as those of a head on hidden states do), the root is 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from draftwood.lab.replay.forward_log import ForwardLog
+from draftwood.lab.replay.forward_log import Asked, ForwardLog
 from draftwood.lab.replay.recording import (
     MissingRowError,
-    RecordedPrompt,
     Recording,
     Text,
+    Texts,
     draft_name,
     rooted_key,
 )
@@ -37,21 +37,21 @@ class DraftedText:
 
 
 class ReplayDrafter(DrafterSpec, Drafter):
-    """Settings and drafter in one: answers from a recording, over the turns of one prompt.
+    """Settings and drafter in one: answers from a recording.
 
     Args:
         name: the drafter's name in the recording.
-        prompt: the prompt to decode.
-        recording: the recording of the prompt.
+        texts: turns to decode, by their context.
+        recording: the recording of the texts.
 
     Attributes:
         log: counts the forwards that the model would make.
     """
 
-    def __init__(self, name: str, prompt: RecordedPrompt, recording: Recording) -> None:
+    def __init__(self, name: str, texts: Texts, recording: Recording) -> None:
         self.log = ForwardLog()
         self._name = name
-        self._texts = prompt.by_context()
+        self._texts = texts
         self._rooted = recording.rooted
         self._slots: dict[int, DraftedText] = {}
 
@@ -77,18 +77,19 @@ class ReplayDrafter(DrafterSpec, Drafter):
         """Start a request."""
         text = self._texts[tuple(prefill.prompt.tolist())]
         self._slots[slot] = DraftedText(text, len(prefill.prompt))
-        self.log.next_step()
+        self.log.next_step(slot)
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """Move the root past the committed tokens."""
         state = self._slots[slot]
         state.root += len(outcome.committed)
         state.tree = None
-        self.log.next_step()
+        self.log.next_step(slot)
 
     def release(self, slot: int) -> None:
         """Forget a request."""
         self._slots.pop(slot, None)
+        self.log.next_step(slot)
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """The model's ``k`` likeliest children of each node.
@@ -96,12 +97,18 @@ class ReplayDrafter(DrafterSpec, Drafter):
         Raises:
             MissingRowError: the recording lacks a node, or has fewer children of it.
         """
-        return [
-            self._candidates(self._slots[slot], query)
-            for slot, query in zip(slots, queries, strict=True)
-        ]
+        found, asked = list[Candidates](), list[Asked]()
+        for slot, query in zip(slots, queries, strict=True):
+            answer = self._candidates(self._slots[slot], query)
+            if answer is not None:
+                asked.append((slot, query.tree, query.nodes))
+            found.append(Candidates.none(query) if answer is None else answer)
+        score = self.log.score_by_level if self._rooted.get(self._name) else self.log.score
+        score(asked)
+        return found
 
-    def _candidates(self, state: DraftedText, query: Expand) -> Candidates:
+    def _candidates(self, state: DraftedText, query: Expand) -> Candidates | None:
+        """The recorded answer; None if the model made no forward, its context being full."""
         tree = query.tree
         if state.tree is not tree:
             state.tree, state.nodes = tree, [state.root]
@@ -118,12 +125,10 @@ class ReplayDrafter(DrafterSpec, Drafter):
         wanted = query.k + max(map(len, query.exclude), default=0)
         tokens, logq = table.take(known, wanted)
         if known and (tokens[:, 0] == NO_TOKEN).any():
-            return Candidates.none(query)
+            return None
         if len(known) < len(rows) or _truncated(table, known, wanted):
             raise missing
         state.cached = state.root
-        score = self.log.score_by_level if self._rooted[self._name] else self.log.score
-        score(tree, query.nodes)
         return first_allowed(Candidates(tokens, logq), query)
 
     def _keys(self, state: DraftedText, nodes: Sequence[int]) -> list[int]:

@@ -6,7 +6,7 @@ grow the same trees. The model's cache lags behind the replay: what was committe
 was last asked is read when it is asked again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, reduce
@@ -20,9 +20,8 @@ from draftwood.errors import DraftwoodError
 from draftwood.lab.replay.drafter import ReplayDrafter
 from draftwood.lab.replay.recording import (
     MissingRowError,
-    RecordedPrompt,
     Recording,
-    Text,
+    Texts,
     draft_name,
 )
 from draftwood.lab.replay.rows import NO_TOKEN, RankedRows
@@ -64,7 +63,7 @@ class RecordingTarget(ReplayTarget):
     def __init__(
         self,
         target: Target,
-        texts: Mapping[tuple[int, ...], Text],
+        texts: Texts,
         width: int,
         *,
         rejected: bool,
@@ -192,8 +191,8 @@ class RecordingDrafter(ReplayDrafter):
 
     Args:
         name: the drafter's name in the recording.
-        prompt: the prompt to decode.
-        recording: the recording of the prompt.
+        texts: turns to decode, by their context.
+        recording: the recording of the texts.
         spec: settings of the drafter with its model.
         target: reads the text for the drafter's model.
     """
@@ -201,12 +200,12 @@ class RecordingDrafter(ReplayDrafter):
     def __init__(
         self,
         name: str,
-        prompt: RecordedPrompt,
+        texts: Texts,
         recording: Recording,
         spec: DrafterSpec,
         target: RecordingTarget,
     ) -> None:
-        super().__init__(name, prompt, recording)
+        super().__init__(name, texts, recording)
         self._spec = spec
         self._target = target
         self._all = True  # whether the model has answered all queries of the step

@@ -14,6 +14,7 @@ from draftwood.costs.curve import StepCosts
 from draftwood.engine.stats import Tally
 
 if TYPE_CHECKING:
+    from draftwood.lab.replay.batches import BatchStep
     from draftwood.lab.replay.replayer import PromptRun, StepWork
 
 _SEED = 0
@@ -85,6 +86,7 @@ def figures(
     loads: Iterable[BatchLoad] = (),
     costs: StepCosts | None = None,
     planned: Mapping[BatchLoad, Sequence[PromptRun]] | None = None,
+    together: Sequence[Speed] = (),
 ) -> Figures:
     """Sum up the runs of a method; without costs, no speed is estimated.
 
@@ -94,6 +96,7 @@ def figures(
         loads: batch sizes and contexts.
         costs: step costs.
         planned: runs of a method that plans its trees for a load; for other loads, ``runs``.
+        together: speeds of prompts that were decoded in batches (:func:`speed_together`).
 
     Raises:
         DraftwoodError: the costs of a drafter are not known.
@@ -103,7 +106,7 @@ def figures(
     tally = Tally()
     for run in runs:
         tally.merge(run.tally)
-    speeds = []
+    speeds = list(together)
     for load in () if costs is None else loads:
         own = (planned or {}).get(load)
         steps = [step for run in (runs if own is None else own) for step in run.steps]
@@ -155,6 +158,38 @@ def speed(
         speedup=found / plain,
         mean_acceptance_length=sum(step.committed for step in steps) / len(steps),
         drafted_per_step=sum(step.nodes for step in steps) / len(steps),
+    )
+
+
+def speed_together(
+    steps: Sequence[BatchStep], plain: Sequence[BatchStep], costs: StepCosts, places: int
+) -> Speed:
+    """Expected speed of prompts that were decoded in batches.
+
+    Args:
+        steps: at least one.
+        plain: of plain decoding of the same prompts, in as many places.
+        costs: step costs of the target and of every drafter that has a model.
+        places: requests that are decoded together at most; fewer where none wait.
+
+    Raises:
+        DraftwoodError: the costs of a drafter are not known.
+    """
+
+    def rate(of: Sequence[BatchStep]) -> float:
+        return sum(step.committed for step in of) / sum(
+            costs.step(step.batch + step.nodes, step.context, step.batch, step.levels)
+            for step in of
+        )
+
+    sequences = sum(step.batch for step in steps)
+    context = sum(step.context for step in plain) / sum(step.batch for step in plain)
+    return Speed(
+        load=BatchLoad(places, round(context)),
+        tokens_per_second=rate(steps),
+        speedup=rate(steps) / rate(plain),
+        mean_acceptance_length=sum(step.committed for step in steps) / sequences,
+        drafted_per_step=sum(step.nodes for step in steps) / sequences,
     )
 
 

@@ -1,10 +1,13 @@
 """Draft forwards that a replay or a simulation stands for."""
 
-from collections.abc import Sequence
-
-import numpy as np
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from draftwood.tree import ROOT, TreeBuilder
+
+Asked: TypeAlias = tuple[int, TreeBuilder, Sequence[int]]
+"""What a forward is asked about one request: its slot, its tree, and nodes of the tree."""
 
 
 class ForwardLog:
@@ -17,12 +20,12 @@ class ForwardLog:
     def __init__(self) -> None:
         self.forwards = 0
         self._widths: list[int] = []
-        self._scored: set[int] = set()
-        self._tree: TreeBuilder | None = None
+        # Of each slot, its tree and the nodes that were scored.
+        self._scored: dict[int, tuple[TreeBuilder, set[int]]] = {}
 
-    def next_step(self) -> None:
-        """Begin a step: no node of its tree has been scored."""
-        self._tree = None
+    def next_step(self, slot: int) -> None:
+        """Begin a step of a request: no node of its tree has been scored."""
+        self._scored.pop(slot, None)
 
     def take(self) -> tuple[int, ...]:
         """Number of nodes scored in each forward since the last call."""
@@ -30,30 +33,35 @@ class ForwardLog:
         self._widths.clear()
         return widths
 
-    def score(self, tree: TreeBuilder, nodes: Sequence[int]) -> None:
-        """Score ``nodes`` and their new ancestors in one forward, as a draft model does."""
-        new = self._new(tree, nodes)
+    def score(self, asked: Iterable[Asked]) -> None:
+        """Score nodes and their new ancestors in one forward, as a draft model does."""
+        new = sum(len(self._new(*each)) for each in asked)
         if new:
-            self._count(len(new))
+            self._count(new)
 
-    def score_by_level(self, tree: TreeBuilder, nodes: Sequence[int]) -> None:
+    def score_by_level(self, asked: Iterable[Asked]) -> None:
         """Score new nodes after their parents, a forward per level, as an EAGLE head does."""
-        level: dict[int, int] = {}
-        for node in sorted(self._new(tree, nodes)):  # parents come before their children
-            level[node] = level.get(tree.parents[node], -1) + 1
-        for width in np.bincount(list(level.values())).tolist():
-            self._count(width)
+        widths = Counter[int]()
+        for slot, tree, nodes in asked:
+            level: dict[int, int] = {}
+            for node in sorted(self._new(slot, tree, nodes)):  # parents before their children
+                level[node] = level.get(tree.parents[node], -1) + 1
+            widths.update(level.values())
+        for place in sorted(widths):
+            self._count(widths[place])
 
     def _count(self, nodes: int) -> None:
         self.forwards += 1
         self._widths.append(nodes)
 
-    def _new(self, tree: TreeBuilder, nodes: Sequence[int]) -> list[int]:
+    def _new(self, slot: int, tree: TreeBuilder, nodes: Sequence[int]) -> list[int]:
         """Nodes that this step has not scored, each before its ancestors."""
-        if self._tree is not tree:
-            self._tree, self._scored = tree, set()
+        known, scored = self._scored.get(slot, (None, set[int]()))
+        if known is not tree:
+            scored = set()
+            self._scored[slot] = tree, scored
             nodes = [*nodes, ROOT]
-        scored, parents = self._scored, tree.parents
+        parents = tree.parents
         new: list[int] = []
         for start in nodes:
             node = start

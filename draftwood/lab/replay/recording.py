@@ -6,6 +6,7 @@ The text of a turn is its context, the answer and, if the answer ended with an e
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import torch
 
@@ -117,6 +118,10 @@ class Text:
         return tuple(self.paths.main[self.context : self.context + self.answer])
 
 
+Texts: TypeAlias = Mapping[tuple[int, ...], Text]
+"""Turns, by the token ids of their context."""
+
+
 @dataclass(eq=False)
 class RecordedPrompt:
     """A prompt's name, task, set and seed as in a benchmark, and its turns in order."""
@@ -127,7 +132,7 @@ class RecordedPrompt:
     seed: int
     texts: list[Text]
 
-    def by_context(self) -> Mapping[tuple[int, ...], Text]:
+    def by_context(self) -> Texts:
         """The turns by the token ids of their context."""
         return {text.prompt: text for text in self.texts}
 

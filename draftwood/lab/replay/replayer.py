@@ -1,10 +1,11 @@
-"""Replays prompts of a recording with any method of deterministic trees.
+"""Replays prompts of a recording with any method of deterministic trees, alone or in batches.
 
 If the recording lacks a row and the recorded model is at hand, the model is asked for it, and the
 row is added to the recording.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
@@ -15,11 +16,12 @@ from draftwood.engine.model_free_host import ModelFreeHost
 from draftwood.engine.request import Finished, Request, Stepped, checked
 from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
+from draftwood.lab.replay.batches import BatchRun, decode_together
 from draftwood.lab.replay.drafter import ReplayDrafter
 from draftwood.lab.replay.extend import RecordingDrafter, RecordingTarget
 from draftwood.lab.replay.forward_log import ForwardLog
 from draftwood.lab.replay.hosts import PricedHost
-from draftwood.lab.replay.recording import MissingRowError, RecordedPrompt, Recording
+from draftwood.lab.replay.recording import MissingRowError, RecordedPrompt, Recording, Texts
 from draftwood.lab.replay.substitute import ReplayMethod
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.protocols import Host
@@ -129,41 +131,56 @@ class Replayer:
             DraftwoodError: the tokens differ from the recorded ones, which is a defect of a drafter
                 or a policy.
         """
-        try:
-            run = self._decode(method, prompt)
-        except MissingRowError as error:
-            raise MissingRowError(
-                f"method {method.method.name!r} on prompt {prompt.id!r}: {error}; give --model "
-                "to ask the model for it, or have drafters learn from accepted nodes only "
-                "with --harvest accepted"
-            ) from None
-        if run.tokens != [text.tokens for text in prompt.texts]:
-            raise DraftwoodError(
-                f"method {method.method.name!r} generated other tokens than were recorded for "
-                f"prompt {prompt.id!r}: a drafter or the policy has a defect"
-            )
+        engine, target, logs = self._engine(method, prompt.by_context(), 1)
+        with _explained(method, f"prompt {prompt.id!r}"):
+            run = decode(engine, self._requests(prompt), logs)
+        _check(method, prompt, run.tokens)
+        run.used_model = isinstance(target, RecordingTarget) and target.asked
         return run
 
-    def _decode(self, method: ReplayMethod, prompt: RecordedPrompt) -> PromptRun:
+    def replay_together(
+        self, method: ReplayMethod, prompts: Sequence[RecordedPrompt], batch: int
+    ) -> BatchRun:
+        """Replay prompts of the recording in batches, as an engine with so many places does.
+
+        Raises:
+            MissingRowError: the recording lacks a row, and there is no model.
+            DraftwoodError: the tokens differ from the recorded ones, which is a defect of a drafter
+                or a policy.
+        """
+        texts = {k: text for prompt in prompts for k, text in prompt.by_context().items()}
+        engine, _, logs = self._engine(method, texts, batch)
+        with _explained(method, f"batches of {batch} prompts"):
+            run = decode_together(engine, [self._requests(prompt) for prompt in prompts], logs)
+        for prompt, tokens in zip(prompts, run.tokens, strict=True):
+            _check(method, prompt, tokens)
+        return run
+
+    def _engine(
+        self, method: ReplayMethod, texts: Texts, places: int
+    ) -> tuple[Engine, ReplayTarget, dict[str, ForwardLog]]:
+        """An engine for some texts, its target, and the forward counts of its drafters."""
         given, recording = method.method.drafters, self.recording
-        settings, info, texts = recording.settings, recording.model.info(), prompt.by_context()
+        settings, info = recording.settings, recording.model.info()
         host: Host = ModelFreeHost(info, self.costs, learnt=self.learnt)
         target = ReplayTarget(info, texts, rejected=method.reads_rejected)
-        drafters = {
-            s: ReplayDrafter(name, prompt, recording) for s, name in method.recorded.items()
-        }
+        drafters = {s: ReplayDrafter(name, texts, recording) for s, name in method.recorded.items()}
         if self.host is not None:
             host = self.host.having(self.learnt)
             target = RecordingTarget(
                 self.host.target, texts, settings.width, rejected=method.reads_rejected
             )
             drafters = {
-                source: RecordingDrafter(name, prompt, recording, given[source], target)
+                source: RecordingDrafter(name, texts, recording, given[source], target)
                 for source, name in method.recorded.items()
             }
         offline = replace(method.method, drafters={**given, **drafters})
         logs = {source: drafter.log for source, drafter in drafters.items()}
-        turns = [
+        return Engine(target, offline, max_batch=places, host=host), target, logs
+
+    def _requests(self, prompt: RecordedPrompt) -> list[Request]:
+        settings = self.recording.settings
+        return [
             Request(
                 text.prompt,
                 settings.max_new_tokens,
@@ -172,6 +189,24 @@ class Replayer:
             )
             for text in prompt.texts
         ]
-        run = decode(Engine(target, offline, max_batch=1, host=host), turns, logs)
-        run.used_model = isinstance(target, RecordingTarget) and target.asked
-        return run
+
+
+@contextmanager
+def _explained(method: ReplayMethod, where: str) -> Iterator[None]:
+    """Say of a missing row what it was needed for, and what to do."""
+    try:
+        yield
+    except MissingRowError as error:
+        raise MissingRowError(
+            f"method {method.method.name!r} on {where}: {error}; give --model to ask the model for "
+            "it, or have drafters learn from accepted nodes only with --harvest accepted"
+        ) from None
+
+
+def _check(method: ReplayMethod, prompt: RecordedPrompt, tokens: Sequence[tuple[int, ...]]) -> None:
+    """Compare a prompt's answers with the recorded ones."""
+    if list(tokens) != [text.tokens for text in prompt.texts]:
+        raise DraftwoodError(
+            f"method {method.method.name!r} generated other tokens than were recorded for prompt "
+            f"{prompt.id!r}: a drafter or the policy has a defect"
+        )

@@ -5,13 +5,13 @@ the target's token after a position of the text is the recorded one, likeliest o
 engine decodes as if greedily. Drafters get the recorded rows, those of rejected nodes included.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.recording import MissingRowError, Text
+from draftwood.lab.replay.recording import MissingRowError, Text, Texts
 from draftwood.lab.replay.rows import NO_TOKEN, UNKNOWN
 from draftwood.lab.replay.weightless import WeightlessTarget, output
 from draftwood.protocols import Needs, TargetInfo, TargetOutput
@@ -27,7 +27,7 @@ class ReplayedText:
 
 
 class ReplayTarget(WeightlessTarget[ReplayedText]):
-    """Implements :class:`draftwood.protocols.Target` over the turns of one prompt.
+    """Implements :class:`draftwood.protocols.Target` over recorded texts.
 
     Args:
         info: the model's facts.
@@ -36,9 +36,7 @@ class ReplayTarget(WeightlessTarget[ReplayedText]):
             row is returned without tokens.
     """
 
-    def __init__(
-        self, info: TargetInfo, texts: Mapping[tuple[int, ...], Text], *, rejected: bool
-    ) -> None:
+    def __init__(self, info: TargetInfo, texts: Texts, *, rejected: bool) -> None:
         super().__init__(info)
         self._texts = texts
         self._rejected = rejected

@@ -84,26 +84,38 @@ def growing() -> TreeBuilder:
 
 def test_a_draft_model_scores_new_nodes_and_their_ancestors_in_one_forward() -> None:
     tree, log = growing(), ForwardLog()
-    log.score(tree, [2])  # root, 1, 2
-    log.score(tree, [1, 2])  # nothing new
-    log.score(tree, [3, 4, 5])
+    log.score([(0, tree, [2])])  # root, 1, 2
+    log.score([(0, tree, [1, 2])])  # nothing new
+    log.score([(0, tree, [3, 4, 5])])
     assert log.take() == (3, 3)
     assert log.forwards == 2
-    log.next_step()
-    log.score(tree, [ROOT])
-    log.score(growing(), [ROOT])  # another tree starts from its root
+    log.next_step(0)
+    log.score([(0, tree, [ROOT])])
+    log.score([(0, growing(), [ROOT])])  # another tree starts from its root
     assert log.take() == (1, 1)
     assert log.forwards == 4
 
 
+def test_the_requests_of_a_batch_share_a_forward() -> None:
+    one, other, log = growing(), growing(), ForwardLog()
+    log.score([(0, one, [2]), (1, other, [5])])
+    log.next_step(1)
+    log.score([(0, one, [2]), (1, other, [ROOT])])
+    assert log.take() == (5, 1)
+    heads = ForwardLog()
+    heads.score_by_level([(0, one, [2]), (1, other, [5])])  # roots, then 1 and 5, then 2
+    assert heads.take() == (2, 2, 1)
+    assert heads.forwards == 3
+
+
 def test_a_head_scores_one_level_per_forward() -> None:
     tree, log = growing(), ForwardLog()
-    log.score_by_level(tree, [2])  # root, then 1, then 2
+    log.score_by_level([(0, tree, [2])])  # root, then 1, then 2
     assert log.take() == (1, 1, 1)
     # 3 and 5 have scored parents, whatever their depths are; so has 4.
-    log.score_by_level(tree, [3, 4, 5])
+    log.score_by_level([(0, tree, [3, 4, 5])])
     assert log.take() == (3,)
-    log.score_by_level(tree, [5])
+    log.score_by_level([(0, tree, [5])])
     assert log.take() == ()
 
 

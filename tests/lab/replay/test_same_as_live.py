@@ -5,13 +5,20 @@ from dataclasses import replace
 import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.lab.bench.prompts import Prompt
+from draftwood.lab.replay.batches import decode_together
 from draftwood.lab.replay.recording import MissingRowError, Recording
 from draftwood.lab.replay.replayer import Replayer
+from draftwood.lab.replay.substitute import replay_method
+from draftwood.methods import method
 from draftwood.policies.adaptive_chain import estimator
+from draftwood.sampling.params import SamplingParams
 from tests.lab.replay.live_and_replayed import COSTS, Stage, lived, replayed, stage
 
 CODE = "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n"
+SHORT = Prompt("short", "code", "s", ("def mul(",))
 PROMPTS = [
     Prompt("code", "code", "s", (CODE,)),
     Prompt("talk", "chat", "s", ("Tell me about dogs.", "And about cats?"), dialogue=True),
@@ -74,6 +81,41 @@ def test_every_method_replays_the_steps_of_a_live_run(
             assert second == wanted, (spelt, prompt.id)
             assert not found.used_model
             assert recording.size == size
+
+
+@pytest.mark.parametrize(
+    "methods", [["ar", "goose", "auto"], pytest.param(MODELS, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("places", [2, 3])
+def test_batches_are_replayed_like_live_ones(at: Stage, methods: list[str], places: int) -> None:
+    at = fresh(at)
+    recording = at.record([*PROMPTS, SHORT], temperature=0.8, max_new_tokens=9)
+    settings, prompts = recording.settings, recording.prompts
+    for spelt in methods:
+        one = replay_method(method(spelt), recording.model.info())
+        live = Engine(at.host.target, one.method, max_batch=places, host=at.host)
+        turns = [
+            [
+                Request(text.prompt, 9, SamplingParams(0.8, seed=prompt.seed), eos=settings.eos)
+                for text in prompt.texts
+            ]
+            for prompt in prompts
+        ]
+        wanted = decode_together(live, turns, {})
+        assert max(step.batch for step in wanted.steps) == places
+        for host in (at.host, None):
+            found = Replayer(recording, host, COSTS).replay_together(one, prompts, places)
+            assert found.tokens == wanted.tokens
+            assert [replace(step, levels={}) for step in found.steps] == wanted.steps, spelt
+            levels = [{*step.levels} for step in found.steps]
+            assert levels == [{*one.recorded}] * len(levels)
+
+
+def test_a_batch_that_lacks_a_row_says_so(at: Stage) -> None:
+    recording = at.record(PROMPTS, max_new_tokens=4)
+    one = replay_method(method("goose"), recording.model.info())
+    with pytest.raises(MissingRowError, match=r"'goose' on batches of 2 prompts.*--model"):
+        Replayer(recording).replay_together(one, recording.prompts, 2)
 
 
 STEEP = StepCosts(Curve((1, 65), (0.010, 0.100)), {"draft": Curve((1, 2), (0.001, 0.001))})

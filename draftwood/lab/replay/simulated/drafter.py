@@ -84,7 +84,7 @@ class SimulatedDrafter(DrafterSpec, Drafter):
         for token in (*prefill.prompt.tolist(), prefill.first):
             state = self.language.after(state, token)
         self._slots[slot] = SimulatedDraft(state, len(prefill.prompt))
-        self._next_step()
+        self._next_step(slot)
 
     def observe(self, slot: int, outcome: Outcome) -> None:
         """Append the committed tokens."""
@@ -95,7 +95,7 @@ class SimulatedDrafter(DrafterSpec, Drafter):
         # A tree that the model has scored is cached, except for the next root.
         uncached = request.uncached + len(outcome.committed) if request.tree is None else 0
         self._slots[slot] = SimulatedDraft(state, uncached)
-        self._next_step()
+        self._next_step(slot)
 
     def release(self, slot: int) -> None:
         """Forget a request."""
@@ -107,11 +107,15 @@ class SimulatedDrafter(DrafterSpec, Drafter):
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
         """At most ``k`` children of each node, no more than there are rates."""
-        return [self._ranked(self._slots[s], q) for s, q in zip(slots, queries, strict=True)]
-
-    def _next_step(self) -> None:
+        found = [self._ranked(self._slots[s], q) for s, q in zip(slots, queries, strict=True)]
         if self.log is not None:
-            self.log.next_step()
+            asked = zip(slots, queries, strict=True)
+            self.log.score((slot, query.tree, query.nodes) for slot, query in asked)
+        return found
+
+    def _next_step(self, slot: int) -> None:
+        if self.log is not None:
+            self.log.next_step(slot)
 
     def _ranked(self, request: SimulatedDraft, query: Expand) -> Candidates:
         tree, after = query.tree, self.language.after
@@ -120,8 +124,6 @@ class SimulatedDrafter(DrafterSpec, Drafter):
         for node in range(len(request.states), len(tree)):
             above = request.states[tree.parents[node]]
             request.states.append(after(above, tree.tokens[node]))
-        if self.log is not None:
-            self.log.score(tree, query.nodes)
         rows = [self._row(request.states[node]) for node in query.nodes]
         tokens = np.array([offered for offered, _ in rows], dtype=np.int64)
         q = np.array([shares for _, shares in rows], dtype=np.float32)

@@ -22,7 +22,7 @@ from draftwood.lab.replay.figures import BatchLoad, Figures, Speed, figures
 from draftwood.lab.replay.pricing import assumed_costs, expected_costs, of_sequence
 
 if TYPE_CHECKING:
-    from draftwood.lab.replay.replayer import PromptRun
+    from draftwood.lab.replay.decoding import PromptRun
     from draftwood.lab.replay.substitute import ReplayMethod
     from draftwood.methods.recipe import Method
 
@@ -92,7 +92,7 @@ class Output:
         method: Method,
         costs: StepCosts | None,
         runs: Callable[[str, StepCosts], Sequence[PromptRun]],
-        together: Callable[[str, StepCosts, int], Speed] | None = None,
+        together: Callable[[str, StepCosts, int], Speed | None] | None = None,
     ) -> Figures:
         """Figures of a method at all loads.
 
@@ -101,8 +101,8 @@ class Output:
             method: the method. If it weighs nodes by cost, its trees are planned for every load.
             costs: step costs; None if none are known.
             runs: decodes all prompts, with a title to show, at these step costs.
-            together: decodes them in batches of so many, likewise; None: no batches are decoded,
-                but the steps of single prompts dealt into some.
+            together: decodes them in batches of a given size; its speed is None without steps. If
+                this is None, the steps of single prompts are dealt into batches.
 
         Raises:
             DraftwoodError: the costs of a drafter are not known.
@@ -111,7 +111,7 @@ class Output:
         if costs is not None and together is not None:
             sizes = dict.fromkeys(load.batch for load in self.loads)
             speeds = [together(f"{name} in batches of {size}", costs, size) for size in sizes]
-            return figures(name, usual, together=speeds)
+            return figures(name, usual, together=[speed for speed in speeds if speed])
         planned: dict[BatchLoad, Sequence[PromptRun]] = {}
         if costs is not None and method.policy.weighs_costs:
             for load in self.loads:

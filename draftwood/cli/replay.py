@@ -17,13 +17,13 @@ from draftwood.methods import method, spellings
 from draftwood.methods.equip import equipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from draftwood.costs.curve import StepCosts
+    from draftwood.lab.replay.decoding import BatchStep, PromptRun
     from draftwood.lab.replay.figures import Figures, Speed
     from draftwood.lab.replay.hosts import PricedHost
     from draftwood.lab.replay.recording import Recording
-    from draftwood.lab.replay.replayer import PromptRun
     from draftwood.lab.replay.substitute import ReplayMethod
     from draftwood.methods.recipe import Method
 
@@ -60,8 +60,8 @@ _ACCEPTED_ONLY = "accepted nodes only"
 @click.option(
     "--together",
     is_flag=True,
-    help="Decode the prompts in batches of each --batch, as an engine does; --context is then that "
-    "of the prompts. Otherwise the steps of single prompts are dealt into batches.",
+    help="Decode the prompts in batches of the sizes in --batch, as an engine does, with their own "
+    "contexts. Otherwise the steps of single prompts are dealt into batches.",
 )
 @output_options
 def replay(
@@ -110,21 +110,21 @@ def replay(
         options = ModelOptions(model, recording.model.dtype, device, None, trust_remote_code)
         host = load_recorded(options, recording, costs or assumed_costs())
     prompts = recording.prompts[:limit]
+    in_order = replay_method(method("ar"), info)
+    plain: dict[int, Sequence[BatchStep]] = {}
 
     def replayed(name: str, one: ReplayMethod) -> Figures:
         def runs(title: str, at: StepCosts) -> list[PromptRun]:
             replayer = Replayer(recording, host and host.priced(at), at)
             return [replayer.replay(one, prompt) for prompt in progress(prompts, title)]
 
-        def in_batches(title: str, at: StepCosts, batch: int) -> Speed:
+        def in_batches(title: str, at: StepCosts, batch: int) -> Speed | None:
             click.echo(title, err=True)
-            own, plain = (
-                Replayer(recording, host and host.priced(at), at).replay_together(
-                    each, prompts, batch
-                )
-                for each in (one, replay_method(method("ar"), info))
-            )
-            return speed_together(own.steps, plain.steps, at, batch)
+            replayer = Replayer(recording, host and host.priced(at), at)
+            if batch not in plain:
+                plain[batch] = replayer.replay_together(in_order, prompts, batch).steps
+            steps = replayer.replay_together(one, prompts, batch).steps
+            return speed_together(steps, plain[batch], at, batch) if steps else None
 
         return output.figures(name, one.method, costs, runs, in_batches if together else None)
 

@@ -18,8 +18,8 @@ from draftwood.methods import method, spellings
 
 if TYPE_CHECKING:
     from draftwood.costs.curve import StepCosts
+    from draftwood.lab.replay.decoding import PromptRun
     from draftwood.lab.replay.figures import Figures
-    from draftwood.lab.replay.replayer import PromptRun
     from draftwood.lab.replay.substitute import ReplayMethod
 
 _RATES = "0.6,0.14,0.07,0.04,0.02"

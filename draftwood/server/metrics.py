@@ -60,7 +60,7 @@ GAUGES = {
     "num_requests_running": "Requests that are decoded.",
     "num_requests_waiting": "Requests that wait to be decoded.",
     "kv_cache_usage_perc": "Share of the memory of keys and values in use, 0 to 1.",
-    "spec_decode_node_price": "Least probability of the tokens that are drafted; NaN: not weighed.",
+    "spec_decode_node_price": "Least value in tokens of a node that is drafted; NaN: not weighed.",
 }
 
 HTTP = "http_requests"

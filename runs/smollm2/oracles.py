@@ -31,12 +31,13 @@ import click
 from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.lab.bench.provenance import provenance
+from draftwood.lab.replay.decoding import StepWork
 from draftwood.lab.replay.figures import BatchLoad, speed
 from draftwood.lab.replay.file import write
 from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.pricing import of_sequence
 from draftwood.lab.replay.recording import Recording
-from draftwood.lab.replay.replayer import Replayer, StepWork
+from draftwood.lab.replay.replayer import Replayer
 from draftwood.lab.replay.substitute import ReplayMethod, replay_method
 from draftwood.lab.replay.target import ReplayTarget
 from draftwood.methods import method

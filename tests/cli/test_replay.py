@@ -11,10 +11,11 @@ import pytest
 from draftwood.cli._replay_flags import Output, loads_of
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
+from draftwood.lab.replay.decoding import PromptRun
 from draftwood.lab.replay.figures import BatchLoad
 from draftwood.lab.replay.file import read
 from draftwood.lab.replay.pricing import NODE, STEP, expected_costs
-from draftwood.lab.replay.replayer import PromptRun, Replayer
+from draftwood.lab.replay.replayer import Replayer
 from tests.factories.command_line import output_of, refused, run
 from tests.factories.tiny_llama import save_tiny, tiny_llama
 

@@ -68,7 +68,9 @@ class RecordingTarget(ReplayTarget):
         *,
         rejected: bool,
     ) -> None:
-        super().__init__(target.info, texts, rejected=rejected)
+        # What is read of a recording is there at once, wherever the model is.
+        info = replace(target.info, device=torch.device("cpu"))
+        super().__init__(info, texts, rejected=rejected)
         self.asked = False
         self._target = target
         self._width = width
@@ -133,12 +135,14 @@ class RecordingTarget(ReplayTarget):
         self, slots: Sequence[int], trees: Sequence[TokenTree], needs: Needs
     ) -> list[TargetOutput]:
         """Recorded rows of the trees' nodes; the model adds those that are missing."""
-        try:
-            return super().forward(slots, trees, needs)
-        except MissingRowError:
-            for slot, tree in zip(slots, trees, strict=True):
+        found = []
+        for slot, tree in zip(slots, trees, strict=True):
+            try:
+                found += super().forward([slot], [tree], needs)
+            except MissingRowError:
                 self._learn(slot, tree)
-            return super().forward(slots, trees, needs)
+                found += super().forward([slot], [tree], needs)
+        return found
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """Commit the paths, in the model too where it has scored these trees."""

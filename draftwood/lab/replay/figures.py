@@ -14,8 +14,7 @@ from draftwood.costs.curve import StepCosts
 from draftwood.engine.stats import Tally
 
 if TYPE_CHECKING:
-    from draftwood.lab.replay.batches import BatchStep
-    from draftwood.lab.replay.replayer import PromptRun, StepWork
+    from draftwood.lab.replay.decoding import BatchStep, PromptRun, StepWork
 
 _SEED = 0
 
@@ -168,7 +167,7 @@ def speed_together(
 
     Args:
         steps: at least one.
-        plain: of plain decoding of the same prompts, in as many places.
+        plain: those of plain decoding of the same prompts, in as many places.
         costs: step costs of the target and of every drafter that has a model.
         places: requests that are decoded together at most; fewer where none wait.
 

@@ -4,19 +4,17 @@ If the recording lacks a row and the recorded model is at hand, the model is ask
 row is added to the recording.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 from typing import Any
 
 from draftwood.costs.curve import StepCosts
 from draftwood.engine.engine import Engine
 from draftwood.engine.model_free_host import ModelFreeHost
-from draftwood.engine.request import Finished, Request, Stepped, checked
-from draftwood.engine.stats import Tally
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.batches import BatchRun, decode_together
+from draftwood.lab.replay.decoding import BatchRun, PromptRun, decode, decode_together
 from draftwood.lab.replay.drafter import ReplayDrafter
 from draftwood.lab.replay.extend import RecordingDrafter, RecordingTarget
 from draftwood.lab.replay.forward_log import ForwardLog
@@ -44,63 +42,6 @@ class ArgmaxSampler(Sampler):
     def plain(self) -> bool:
         """True: there are no logits to process."""
         return True
-
-
-@dataclass(frozen=True)
-class StepWork:
-    """Size of a step, from which its cost is estimated.
-
-    Attributes:
-        nodes: drafted nodes.
-        committed: committed tokens, after any cut.
-        levels: by source, the number of nodes scored in each forward of a drafter with a model.
-    """
-
-    nodes: int
-    committed: int
-    levels: Mapping[str, tuple[int, ...]]
-
-
-@dataclass(eq=False)
-class PromptRun:
-    """All turns of a prompt, decoded.
-
-    Attributes:
-        tokens: token ids of each turn's answer.
-        tally: statistics over all turns.
-        steps: steps of all turns, in order.
-        seconds: wall time of decoding and prefills.
-        used_model: whether the model was needed.
-    """
-
-    tokens: list[tuple[int, ...]] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
-    steps: list[StepWork] = field(default_factory=list)
-    seconds: float = 0.0
-    used_model: bool = False
-
-
-def decode(engine: Engine, turns: Sequence[Request], logs: Mapping[str, ForwardLog]) -> PromptRun:
-    """Decode turns one after another; drafters keep their state between turns.
-
-    Args:
-        engine: a new engine.
-        turns: in order.
-        logs: forward counts of the drafters with a model, by source.
-    """
-    run = PromptRun()
-    start = perf_counter()
-    for turn in turns:
-        for event in checked(engine.stream([turn])):
-            if isinstance(event, Stepped):
-                stats = event.stats
-                levels = {source: log.take() for source, log in logs.items()}
-                run.steps.append(StepWork(stats.tree.drafted, stats.committed, levels))
-            elif isinstance(event, Finished):
-                run.tokens.append(event.completion.tokens)
-                run.tally.merge(event.completion.tally)
-    run.seconds = perf_counter() - start
-    return run
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +86,15 @@ class Replayer:
 
         Raises:
             MissingRowError: the recording lacks a row, and there is no model.
-            DraftwoodError: the tokens differ from the recorded ones, which is a defect of a drafter
-                or a policy.
+            DraftwoodError: two prompts have the same context; or the tokens differ from the
+                recorded ones, which is a defect of a drafter or a policy.
         """
         texts = {k: text for prompt in prompts for k, text in prompt.by_context().items()}
+        if len(texts) < sum(len(prompt.texts) for prompt in prompts):
+            raise DraftwoodError(
+                "two prompts have the same context, and their answers may differ: prompts that "
+                "are decoded together need different ones"
+            )
         engine, _, logs = self._engine(method, texts, batch)
         with _explained(method, f"batches of {batch} prompts"):
             run = decode_together(engine, [self._requests(prompt) for prompt in prompts], logs)

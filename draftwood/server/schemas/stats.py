@@ -19,7 +19,7 @@ class Stats(msgspec.Struct, kw_only=True):
     ]
     price: Annotated[
         float | None,
-        Meta(description="least probability of the tokens that are drafted; null: not weighed"),
+        Meta(description="least value, in tokens, of a node that is drafted; null: not weighed"),
     ]
     prefix_queries: Annotated[int, Meta(description="prompt tokens of choices with a first token")]
     prefix_hits: Annotated[

@@ -14,11 +14,12 @@ from draftwood.engine.request import Event, Request, Stepped
 from draftwood.engine.stats import StepStats
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay import replayer as replaying
+from draftwood.lab.replay.decoding import PromptRun
 from draftwood.lab.replay.file import digest
 from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.recorder import Recorder, model_facts
 from draftwood.lab.replay.recording import ModelFacts, RecordedPrompt, Recording, RecordingSettings
-from draftwood.lab.replay.replayer import PromptRun, Replayer
+from draftwood.lab.replay.replayer import Replayer
 from draftwood.lab.replay.substitute import replay_method
 from draftwood.methods import method
 from draftwood.models import Loaded

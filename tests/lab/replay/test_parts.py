@@ -7,10 +7,10 @@ import pytest
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
+from draftwood.lab.replay.decoding import StepWork
 from draftwood.lab.replay.figures import BatchLoad, speed
 from draftwood.lab.replay.forward_log import ForwardLog
 from draftwood.lab.replay.pricing import of_sequence
-from draftwood.lab.replay.replayer import StepWork
 from draftwood.lab.replay.rows import UNKNOWN, PathTrie, RankedRows
 from draftwood.tree import ROOT, TreeBuilder
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.replay.replayer import PromptRun
+from draftwood.lab.replay.decoding import PromptRun
 from draftwood.lab.replay.simulated import run as running
 from draftwood.lab.replay.simulated.language import Language, mix, permuted, uniform
 from draftwood.lab.replay.simulated.rates import CopyRates, RankRates

@@ -161,8 +161,8 @@ def test_a_copy_beside_other_requests_is_drafted_in_the_least_time(
     prices = [rate * (curve.seconds(batch + n) - curve.seconds(batch)) for n in (0, *SIZES)]
     found = max((0, *SIZES), key=lambda n: discount * sum(path[1 : n + 1]) - prices[n])
     best = max(map(gained, SIZES))
-    if best > 0.0:
-        assert gained(found) == pytest.approx(best, rel=0.02)
+    assert best > 0.0
+    assert gained(found) == pytest.approx(best, rel=0.02)
     report = Report(pool, MOST, discount=discount)
     price = of.price([Bid(report.values, report=report), *[bid(0.9)] * (batch - 1)])
     assert len(report.chosen(price)) == pytest.approx(found, abs=1)

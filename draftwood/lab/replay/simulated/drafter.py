@@ -100,6 +100,7 @@ class SimulatedDrafter(DrafterSpec, Drafter):
     def release(self, slot: int) -> None:
         """Forget a request."""
         self._slots.pop(slot, None)
+        self._next_step(slot)
 
     def continuations(self, slots: Sequence[int]) -> list[tuple[Continuation, ...]]:
         """A copied chain after the root, at the given rate of matches."""

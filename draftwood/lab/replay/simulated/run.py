@@ -9,8 +9,9 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.model_free_host import ModelFreeHost
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
+from draftwood.lab.replay.decoding import PromptRun, decode
 from draftwood.lab.replay.forward_log import ForwardLog
-from draftwood.lab.replay.replayer import ArgmaxSampler, PromptRun, decode
+from draftwood.lab.replay.replayer import ArgmaxSampler
 from draftwood.lab.replay.simulated.drafter import SimulatedDrafter
 from draftwood.lab.replay.simulated.language import Language
 from draftwood.lab.replay.simulated.rates import CopyRates, RankRates

@@ -110,7 +110,7 @@ def replay(
         options = ModelOptions(model, recording.model.dtype, device, None, trust_remote_code)
         host = load_recorded(options, recording, costs or assumed_costs())
     prompts = recording.prompts[:limit]
-    in_order = replay_method(method("ar"), info)
+    decoding_plainly = replay_method(method("ar"), info)
     plain: dict[int, Sequence[BatchStep]] = {}
 
     def replayed(name: str, one: ReplayMethod) -> Figures:
@@ -122,7 +122,7 @@ def replay(
             click.echo(title, err=True)
             replayer = Replayer(recording, host and host.priced(at), at)
             if batch not in plain:
-                plain[batch] = replayer.replay_together(in_order, prompts, batch).steps
+                plain[batch] = replayer.replay_together(decoding_plainly, prompts, batch).steps
             steps = replayer.replay_together(one, prompts, batch).steps
             return speed_together(steps, plain[batch], at, batch) if steps else None
 

@@ -68,22 +68,16 @@ def decode(engine: Engine, turns: Sequence[Request], logs: Mapping[str, ForwardL
 
 
 @dataclass(frozen=True)
-class BatchStep:
-    """Size of a step of a batch.
+class BatchStep(StepWork):
+    """Size of a step of a batch, in all its sequences.
 
     Attributes:
         batch: sequences.
-        context: cached tokens of all of them.
-        nodes: drafted nodes of all of them.
-        committed: committed tokens, after any cut.
-        levels: by source, the number of nodes scored in each forward of a drafter with a model.
+        context: cached tokens.
     """
 
     batch: int
     context: int
-    nodes: int
-    committed: int
-    levels: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(eq=False)
@@ -129,11 +123,11 @@ def decode_together(
             stats = [event.stats for event in stepped]
             run.steps.append(
                 BatchStep(
-                    len(stepped),
-                    sum(cached[event.request_id] for event in stepped),
                     sum(each.tree.drafted for each in stats),
                     sum(each.committed for each in stats),
                     levels,
+                    batch=len(stepped),
+                    context=sum(cached[event.request_id] for event in stepped),
                 )
             )
         for step in stepped:

@@ -12,6 +12,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
 from runs.smollm2.memory import main
+from tests.factories.given_costs import drafting_pays
 
 STORY = """The ship left the harbour before the sun had risen.
 A cold wind blew from the east, and nobody sang.
@@ -24,6 +25,12 @@ In the night it began to snow, and the ropes were white.
 Two of the sailors wished that they had stayed at home.
 By morning the mountains of the island could be seen.
 """
+
+
+@pytest.fixture(autouse=True)
+def given_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``auto`` drafts as much on a busy machine as on a free one."""
+    drafting_pays(monkeypatch)
 
 
 def prompts(path: Path, *texts: str) -> str:

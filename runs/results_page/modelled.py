@@ -1,6 +1,6 @@
 """Modelled figures: expected speed-ups from replays of recordings."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -88,21 +88,32 @@ def oracles(run: Run) -> Iterable[str]:
 def rivals(run: Run) -> Iterable[str]:
     """Tokens per second of ``auto`` over those of other engines' rules: the mean of the sets.
 
-    Behind it the set of the lowest lower end of a 95 % interval, and this end.
+    Behind it the set of the lowest lower end of a 95 % interval, and this end. A second table has
+    all prompts in real batches.
     """
     yield _extents(run)
+    yield _by_rival(run["rivals"], "batch", _with_lowest)
+    yield (
+        "Real batches of all prompts, in random order, whose requests have their own contexts and "
+        "compete for nodes:"
+    )
+    yield _by_rival(run["queues"], "batches of", number)
+
+
+def _by_rival(found: Mapping[str, Any], column: str, cell: Callable[[Any], str]) -> str:
+    """A table of ratios: a row for each recording, step costs, rival and ``auto``."""
     rows = []
     batches: list[str] = []
-    for recording, by_costs in run["rivals"].items():
+    for recording, by_costs in found.items():
         for costs, by_rival in by_costs.items():
             for rival, by_auto in by_rival.items():
                 for auto, by_batch in by_auto.items():
                     batches = list(by_batch)
-                    cells = (_with_lowest(by_batch[batch]) for batch in batches)
+                    cells = (cell(by_batch[batch]) for batch in batches)
                     row = [_short(recording), costs, f"`{rival}`", f"`{auto}`", *cells]
                     rows.append(row)
-    header = ["answers", "step costs", "rival", "`auto`", *(f"batch {each}" for each in batches)]
-    yield table(header, rows)
+    header = ["answers", "step costs", "rival", "`auto`", *(f"{column} {each}" for each in batches)]
+    return table(header, rows)
 
 
 def _with_lowest(found: Mapping[str, Any]) -> str:

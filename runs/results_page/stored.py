@@ -43,7 +43,7 @@ PREDICTED = frozenset(["predicted_speedup", "predicted_speedup_with_verification
 UNTIMED = frozenset(
     [
         *("checks", "lossless", "peak_memory", "methods"),
-        *("modelled", "oracles", "rivals", "left_out", "shapes"),
+        *("modelled", "oracles", "rivals", "queues", "left_out", "shapes"),
     ]
 )
 TIMED = frozenset(

@@ -14,14 +14,17 @@ the last one stopped, and calls for one recording each may run side by side.
 A figure is ``auto``'s expected tokens per second over the rival's: of each set of prompts with a
 95 % interval over the prompts, and the mean of the sets. For a batch, trees are planned as by
 ``draftwood replay --batch`` (docs/replay.md), and steps of one prompt are decoded together: equal
-ones where trees are planned, and random ones otherwise. Prints one JSON object.
+ones where trees are planned, and random ones otherwise. ``queues`` has the ratio for all prompts,
+in random order, decoded in real batches as by ``draftwood replay --together``: requests of a batch
+are unlike, have their own contexts, and compete for nodes. Prints one JSON object.
 """
 
 import argparse
 import json
+import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +38,7 @@ from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.replay.figures import BatchLoad, speed
 from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.pricing import HEAD, expected_costs, of_sequence
-from draftwood.lab.replay.recording import Recording
+from draftwood.lab.replay.recording import RecordedPrompt, Recording
 from draftwood.lab.replay.replayer import Replayer
 from draftwood.lab.replay.substitute import ReplayMethod, replay_method
 from draftwood.methods import method
@@ -55,6 +58,9 @@ RIVALS = (
 
 Seconds = Mapping[str, Sequence[float]]
 """Expected seconds of each prompt, by set."""
+
+Ratios = dict[str, dict[str, dict[str, Any]]]
+"""Tokens per second of ``auto`` over a rival's, by rival, ``auto`` and batch size."""
 
 
 def spelt(names: Sequence[str], head: str | None) -> list[str]:
@@ -101,37 +107,99 @@ def compared(auto: Seconds, rival: Seconds) -> dict[str, Any]:
     }
 
 
-def ratios(
-    recording: Recording,
-    costs: StepCosts,
-    loads: Sequence[BatchLoad],
-    live: PricedHost,
-    head: str | None,
-    title: str,
-    kept: Kept,
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """Comparisons by rival, ``auto`` and batch size; each replay that begins is printed."""
-    info, fingerprint = recording.model.info(), recording.model.fingerprint
+def in_random_order(prompts: Sequence[RecordedPrompt]) -> list[RecordedPrompt]:
+    """The prompts in an order that is the same each time, without those that share a context."""
+    order: list[RecordedPrompt] = []
+    seen: set[tuple[int, ...]] = set()
+    for prompt in prompts:
+        contexts = prompt.by_context().keys()
+        if seen.isdisjoint(contexts):
+            order.append(prompt)
+            seen |= contexts
+    random.Random(0).shuffle(order)
+    return order
 
-    def replays(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Seconds]]]:
-        for name in spelt(names, head):
-            one = replay_method(equipped(method(name), fingerprint).method, info)
-            by_batch = {}
-            for load in loads:
-                by_batch[str(load.batch)] = kept.once(
-                    f"{title}: {name} at batch {load.batch}",
-                    partial(seconds, recording, one, costs, load, live),
-                )
-            yield name, by_batch
 
-    autos = dict(replays(AUTOS if head is not None else AUTOS[1:]))
-    return {
-        rival: {
-            auto: {batch: compared(own[batch], found[batch]) for batch in found}
-            for auto, own in autos.items()
+def queue_seconds(
+    recording: Recording, one: ReplayMethod, costs: StepCosts, places: int, live: PricedHost
+) -> float:
+    """Expected seconds of all prompts, decoded in batches of at most so many."""
+    replayer = Replayer(recording, live.priced(costs), costs)
+    run = replayer.replay_together(one, in_random_order(recording.prompts), places)
+    return sum(
+        costs.step(step.batch + step.nodes, step.context, step.batch, step.levels)
+        for step in run.steps
+    )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The comparison of ``auto`` with its rivals on a recording at given costs.
+
+    Attributes:
+        recording: gains the rows that the model is asked for.
+        costs: step costs.
+        live: the recorded model's host.
+        head: of ``auto`` and of the rival that needs one.
+        title: printed before each replay that begins.
+        kept: figures that have been found before.
+    """
+
+    recording: Recording
+    costs: StepCosts
+    live: PricedHost
+    head: str | None
+    title: str
+    kept: Kept
+
+    def alike(self, loads: Sequence[BatchLoad]) -> Ratios:
+        """Batches of requests that are alike: ratios of each set of prompts, and their mean."""
+        find = {
+            str(load.batch): (f"at batch {load.batch}", partial(self._seconds, load))
+            for load in loads
         }
-        for rival, found in replays(RIVALS)
-    }
+        return self._compared(find, compared)
+
+    def queues(self, places: Sequence[int]) -> Ratios:
+        """Real batches of all prompts: ratios."""
+        find = {
+            str(each): (f"in batches of {each}", partial(self._queue_seconds, each))
+            for each in places
+        }
+        return self._compared(find, lambda auto, rival: rival / auto)
+
+    def _seconds(self, load: BatchLoad, one: ReplayMethod) -> Seconds:
+        return seconds(self.recording, one, self.costs, load, self.live)
+
+    def _queue_seconds(self, places: int, one: ReplayMethod) -> float:
+        return queue_seconds(self.recording, one, self.costs, places, self.live)
+
+    def _compared(
+        self,
+        find: Mapping[str, tuple[str, Callable[[ReplayMethod], Any]]],
+        compare: Callable[[Any, Any], Any],
+    ) -> Ratios:
+        info, fingerprint = self.recording.model.info(), self.recording.model.fingerprint
+
+        def replays(names: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+            for name in spelt(names, self.head):
+                one = replay_method(equipped(method(name), fingerprint).method, info)
+                yield (
+                    name,
+                    {
+                        batch: self.kept.once(f"{self.title}: {name} {how}", partial(replay, one))
+                        for batch, (how, replay) in find.items()
+                    },
+                )
+
+        autos = dict(replays(AUTOS if self.head is not None else AUTOS[1:]))
+        return {
+            rival: {
+                auto: {batch: compare(own[batch], found[batch]) for batch in found}
+                for auto, own in autos.items()
+            }
+            for rival, found in replays(RIVALS)
+        }
 
 
 def step_costs(path: Path, gpus: str, shapes: str) -> dict[str, StepCosts]:
@@ -160,25 +228,30 @@ def main() -> None:
     asked.add_argument("--gpus", default="h100")
     asked.add_argument("--shapes", default="1b,8b")
     asked.add_argument("--batches", default="1,16,64")
+    asked.add_argument("--queues", default="4,16", help="sizes of real batches")
     asked.add_argument("--context", type=int, default=400, help="cached tokens of each sequence")
     options = asked.parse_args()
     costs = step_costs(options.costs, options.gpus, options.shapes)
     recordings, live = recorded(options.recordings, options.model, costs["own costs"])
     loads = [BatchLoad(int(batch), options.context) for batch in options.batches.split(",")]
     settings = settings_of(options.head, costs, options.context)
-    found: dict[str, dict[str, Any]] = {}
+    places = [int(each) for each in options.queues.split(",")]
+    found: dict[str, dict[str, dict[str, Ratios]]] = {"rivals": {}, "queues": {}}
     for path, recording in zip(options.recordings, recordings, strict=True):
-        by_costs = found[path.stem] = {}
         kept = KeptReplays("rivals", path, recording, settings)
+        for study in found.values():
+            study[path.stem] = {}
         for name, each in costs.items():
             title = f"{path.stem}, {name}"
-            by_costs[name] = ratios(recording, each, loads, live, options.head, title, kept)
+            one = Comparison(recording, each, live, options.head, title, kept)
+            found["rivals"][path.stem][name] = one.alike(loads)
+            found["queues"][path.stem][name] = one.queues(places)
     origin = provenance(
         model=facts(recordings[0]),
         settings={"answers": answers_by_name(options.recordings, recordings), **settings},
         sets=[],
     )
-    json.dump({"provenance": origin, "rivals": found}, sys.stdout, indent=1)
+    json.dump({"provenance": origin, **found}, sys.stdout, indent=1)
 
 
 if __name__ == "__main__":

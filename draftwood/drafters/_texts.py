@@ -37,7 +37,10 @@ def encoded_files(
             continue
         text = _text(path)
         if text is None:
-            raise DraftwoodError(f"{path} is no file of UTF-8 text that can be read")
+            what = (
+                "is no file of UTF-8 text that can be read" if path.exists() else "does not exist"
+            )
+            raise DraftwoodError(f"{path} {what}")
         yield encode(text)
 
 

@@ -43,7 +43,7 @@ def speeds(runs: Runs) -> str:
         f"Speed over plain decoding through the same engine, {model}, {batch}, {cores} CPU cores,\n"
         f"{dates}: mean of {sets} sets of prompts, of each the median. Repetition helps "
         "every method that copies;\n*without loops* is the median of all prompts but those whose "
-        f"answer has a fifth or more of repeated token 8-grams.\n\n{whole}\n"
+        f"answer has a fifth or more of repeated token 8-grams;\nsuch shares are bold.\n\n{whole}\n"
     )
 
 

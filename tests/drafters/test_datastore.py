@@ -235,7 +235,7 @@ def test_what_cannot_be_drafted_from_is_refused(tmp_path: Path) -> None:
     host = FakeHost(INFO, reads=True)
     with pytest.raises(DraftwoodError, match="has no text: name files or folders"):
         DatastoreText().build(host)
-    with pytest.raises(DraftwoodError, match="is no file of UTF-8 text"):
+    with pytest.raises(DraftwoodError, match="none does not exist"):
         DatastoreText((str(tmp_path / "none"),)).build(host)
     (tmp_path / "empty").write_text("")
     with pytest.raises(DraftwoodError, match="have 0 tokens"):

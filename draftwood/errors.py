@@ -6,6 +6,9 @@ from difflib import get_close_matches
 from numbers import Integral
 from typing import Any, TypeGuard
 
+_LONGEST_WORD = 64
+"""Most characters of a word to which a similar one is looked for."""
+
 
 class DraftwoodError(ValueError):
     """An error of the user's input; its message says what was wrong and what to do.
@@ -77,7 +80,8 @@ def _is_integer(value: object) -> TypeGuard[Integral]:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``"did you mean 'x'?"``, or ``""`` if no known word is similar."""
-    near = get_close_matches(word, list(known), n=1)
+    # Its time grows with the square of the length.
+    near = get_close_matches(word, list(known), n=1) if len(word) <= _LONGEST_WORD else []
     return f"did you mean {near[0]!r}?" if near else ""
 
 

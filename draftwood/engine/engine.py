@@ -129,6 +129,8 @@ class Engine:
         of_nodes = (self.method.policy.budget + 1) * self._phases.node_bytes
         sizes = (self._phases.token_bytes, self._phases.slot_bytes, of_nodes + snapshots)
         self._memory = MemoryLimit(most_bytes, *sizes, ahead, block)
+        if most_bytes is not None:  # what other engines have left behind does not count
+            self._phases.trim()
         if self._memory.tokens is not None:
             self._phases.allocate(self._memory.tokens)
         self._numbers = itertools.count()

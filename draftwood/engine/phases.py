@@ -4,7 +4,7 @@
 It knows nothing of the queue, of events and of when a request ends.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import astuple, dataclass, field
 from functools import reduce
@@ -252,8 +252,12 @@ class Phases:
         return outcomes
 
     def commit(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
-        """Keep the accepted paths in the target's cache."""
-        self._target.commit(batch.slots, [outcome.path for outcome in outcomes])
+        """Keep the accepted paths in the target's cache, as far as the requests' texts go."""
+        paths = [
+            _until_end(outcome, s.request.ends)
+            for s, outcome in zip(batch.live, outcomes, strict=True)
+        ]
+        self._target.commit(batch.slots, paths)
         batch.watch.lap("commit")
 
     def learn(
@@ -368,3 +372,16 @@ class Phases:
 def _outcome(tree: TokenTree, verdict: Verdict, rows: TargetOutput) -> Outcome:
     committed = (*(int(tree.tokens[i]) for i in verdict.path), verdict.bonus)
     return Outcome(tree, verdict.path, committed, rows)
+
+
+def _until_end(outcome: Outcome, ends: Collection[int]) -> Sequence[int]:
+    """The accepted path, up to the first token that ends the request.
+
+    A model with recurrent layers cannot go back from nodes behind it, and the next turn of a chat
+    continues there.
+    """
+    if ends:
+        for i, token in enumerate(outcome.committed[:-1], 1):
+            if token in ends:
+                return outcome.path[:i]
+    return outcome.path

@@ -35,8 +35,18 @@ FUNCTIONS = 128
 DEPTH = 1_200
 """Most objects and lists in one another, in a JSON schema and all schemas that it refers to."""
 
-_RULE = re.compile(r"^\s*[?!]?[\w.\-]+(?:\{[^}\n]*\})?\s*:", re.MULTILINE)
-_WORD = re.compile(r'"(?:\\.|[^"\\])*"|/(?:\\.|[^/\\\n])+/|\[(?:\\.|[^\]\\])*\]|[\w\-]+')
+_RULE = re.compile(
+    r"^[ \t]*+[?!]?[\w.\-]++(?:\{[^}\n]*+\})?[ \t]*+:",
+    re.MULTILINE,
+)
+_TEXT, _PATTERN, _NAME = r'"(?:\\.|[^"\\\n])*+"?+', r"/(?:\\.|[^/\\\n])++/?+", r"[\w\-]++"
+_CHARACTERS = r"\[(?:\\.|[^\]\\\n])*+\]?+"
+_WORD = {
+    "lark": re.compile(f"(?://|#)[^\n]*+|({_TEXT}|{_PATTERN}|{_NAME})"),
+    "ebnf": re.compile(f"#[^\n]*+|({_TEXT}|{_CHARACTERS}|{_NAME})"),
+}
+"""Comments, and words as a group. What is not closed ends with its line, and no repetition gives
+back what it took: the time grows with the length alone."""
 
 
 def excess(kind: str, text: str) -> str:
@@ -44,11 +54,13 @@ def excess(kind: str, text: str) -> str:
     most = CHARACTERS.get(kind, LARGEST)
     if len(text) > most:
         return f"{len(text)} characters: at most {most}"
-    if kind in ("lark", "ebnf"):
-        for pattern, limit, name in ((_RULE, RULES, "rules"), (_WORD, WORDS, "words")):
-            count = sum(1 for _ in pattern.finditer(text))
-            if count > limit:
-                return f"{count} {name}: at most {limit}"
+    if kind in _WORD:
+        rules = sum(1 for _ in _RULE.finditer(text))
+        if rules > RULES:
+            return f"{rules} rules: at most {RULES}"
+        words = sum(1 for found in _WORD[kind].finditer(text) if found[1])
+        if words > WORDS:
+            return f"{words} words: at most {WORDS}"
     if kind not in ("json_schema", "choice"):
         return ""
     try:

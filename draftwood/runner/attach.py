@@ -264,8 +264,10 @@ def _with_states(runner: Runner, states: RecurrentStates | None) -> TargetInfo:
     runner.prefill([slot], [[0]], Needs())
     runner.forward([slot], [tree_of([0], [-1])], Needs())
     of_a_node = states.node_bytes(slot)
+    found = replace(runner.info, slot_bytes=states.slot_bytes, node_bytes=of_a_node)
     runner.release(slot)
-    return replace(runner.info, slot_bytes=states.slot_bytes, node_bytes=of_a_node)
+    runner.trim()
+    return found
 
 
 def _mask_builders(

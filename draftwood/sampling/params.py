@@ -8,8 +8,8 @@ from numbers import Real
 from draftwood.errors import DraftwoodError, integer
 from draftwood.sampling.noise import SEED_LIMIT
 
-MIN_TEMPERATURE = 1e-5
-"""Lowest temperature above 0; below it, logits divided by it may leave float32."""
+MIN_TEMPERATURE = MIN_PENALTY = 1e-5
+"""Lowest temperature above 0, and repetition penalty: logits divided by less may leave float32."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SamplingParams:
         top_p: keep the smallest set of tokens with at least this probability, in (0, 1].
         min_p: drop tokens whose probability is below this share of the largest, in [0, 1].
         repetition_penalty: divides positive and multiplies negative logits of all tokens in the
-            text, prompt included (CTRL, Keskar et al. 2019); 1 is off.
+            text, prompt included (CTRL, Keskar et al. 2019), 1e-5 or more; 1 is off.
         presence_penalty: subtracted from the logit of every token generated so far.
         frequency_penalty: subtracted from a token's logit once per time it was generated.
         logit_bias: added to the logits of these token ids.
@@ -94,7 +94,7 @@ _RANGES: dict[str, tuple[Callable[[str, object], float], str, Callable[[float], 
     "top_k": (integer, "0 (off) or more", lambda value: value >= 0),
     "top_p": (_real, "in (0, 1]", lambda value: 0 < value <= 1),
     "min_p": (_real, "in [0, 1]", lambda value: 0 <= value <= 1),
-    "repetition_penalty": (_real, "above 0", lambda value: value > 0),
+    "repetition_penalty": (_real, f"at least {MIN_PENALTY}", lambda value: value >= MIN_PENALTY),
     "seed": (integer, "in [0, 2**64)", lambda value: 0 <= value < SEED_LIMIT),
 }
 """Type and range of the parameters that have a range."""

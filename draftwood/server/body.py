@@ -8,10 +8,13 @@ import msgspec
 from starlette.requests import Request
 
 from draftwood.errors import did_you_mean
-from draftwood.server.errors import ApiError, bad_request
+from draftwood.server.errors import ApiError, bad_request, shortened
 from draftwood.server.settings import ServeSettings
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+_LONGEST = 1024
+"""Most characters of what is said of a body; it may name a field, however long that is."""
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`(?: - at `\$\.?(.*)`)?")
 _PLACED = re.compile(r"(.*) - at `(?:key` in `)?\$\.?(.*)`", re.DOTALL)
@@ -53,7 +56,7 @@ def decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise _misfit(str(error), kind) from error
+        raise _misfit(shortened(str(error), _LONGEST), kind) from error
     except UnicodeDecodeError as error:
         raise bad_request(f"the body is not valid UTF-8: {error.reason}") from error
     except (msgspec.DecodeError, RecursionError) as error:

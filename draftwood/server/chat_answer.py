@@ -149,4 +149,6 @@ def _call(part: Call, index: int | None = None) -> AnswerToolCall:
 
 
 def _reason(completion: Completion, *, called: bool) -> FinishReason:
-    return "tool_calls" if called else finish_reason(completion)
+    # Of an answer that was cut off, calls may be missing.
+    reason = finish_reason(completion)
+    return "tool_calls" if called and reason == "stop" else reason

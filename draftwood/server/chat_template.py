@@ -1,8 +1,9 @@
 """A chat request's conversation, as the chat template takes it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from draftwood.server.errors import bad_request, refused
 from draftwood.server.schemas.chat import ChatRequest
@@ -98,8 +99,9 @@ def _content(content: str | Sequence[Part] | None, where: str) -> str:
 
 def _call(call: ToolCall, where: str) -> dict[str, Any]:
     try:
-        arguments = json.loads(call.function.arguments or "{}")
-    except (ValueError, RecursionError) as error:
+        # As the body is read: json would take halves of surrogate pairs, which no tokenizer does.
+        arguments = msgspec.json.decode(call.function.arguments or "{}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(
             f"{where}.tool_calls: the arguments of {call.function.name!r} are not JSON: {error}",
             "messages",

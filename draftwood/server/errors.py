@@ -13,6 +13,9 @@ from draftwood.errors import DraftwoodError, GrammarError, RequestFailed
 
 logger = logging.getLogger(__name__)
 
+_LONGEST, _LEFT_OUT = 1024, " [...] "
+"""Most characters of a message, and what stands for those that are left out."""
+
 RETRY_SECONDS = 1
 """What ``Retry-After`` tells a client that found the queue full."""
 
@@ -38,7 +41,10 @@ class ApiError(Exception):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.message, self.param, self.code = status, message, param, code
+        self.status, self.code = status, code
+        # They may hold what the client sent.
+        self.message = shortened(message, _LONGEST)
+        self.param = None if param is None else shortened(param, _LONGEST)
         self.headers = headers
 
     def body(self) -> dict[str, Any]:
@@ -63,6 +69,14 @@ _KINDS = {
     429: "rate_limit_error",
     503: "service_unavailable_error",
 }
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters: of a longer one the beginning and the end."""
+    if len(text) <= most:
+        return text
+    half = (most - len(_LEFT_OUT)) // 2
+    return f"{text[:half]}{_LEFT_OUT}{text[-half:]}"
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:

@@ -57,7 +57,10 @@ class Generation:
         while waits:
             index, report = await self._reports.get()
             if isinstance(report, Failed):
-                self._open.discard(index)
+                # None of the choices has begun, and so none counts as ended.
+                for ticket in self._tickets:
+                    self._thread.cancel(ticket)
+                self._open.clear()
                 raise report.error
             if isinstance(report, Queued):
                 waits -= 1

@@ -5,6 +5,7 @@ one answers with text alone.
 """
 
 import logging
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from typing import Any, Protocol, TypeAlias
 from draftwood.errors import DraftwoodError
 
 logger = logging.getLogger(__name__)
+
+_STEPS = re.compile(r"[\w\s]*[^\w\s]|[\w\s]+")
+"""Parts of a piece, cut where the delimiter of a call may end."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +89,16 @@ class TemplateAnswer:
 
     def feed(self, piece: str) -> list[Part]:
         """See :class:`AnswerParser`."""
-        if not piece:
-            return []
-        parser = self._parser
-        return self._events(lambda: parser.feed(piece), piece) if parser else [Text(piece)]
+        return [part for step in _STEPS.findall(piece) for part in self._fed(step)]
 
     def finish(self) -> list[Part]:
         """See :class:`AnswerParser`."""
         parser = self._parser
         return self._events(lambda: parser.finalize()[1], "") if parser else []
+
+    def _fed(self, step: str) -> list[Part]:
+        parser = self._parser
+        return self._events(lambda: parser.feed(step), step) if parser else [Text(step)]
 
     def _events(self, events: Callable[[], list[Any]], piece: str) -> list[Part]:
         self._rest += piece
@@ -104,8 +109,8 @@ class TemplateAnswer:
             self._parser = None
             return [Text(self._rest)] if self._rest else []
         for part in parts:
-            if isinstance(part, Call):  # ended by this piece
-                self._rest = piece
+            if isinstance(part, Call):  # this piece has ended it
+                self._rest = piece if piece[-1:].isalnum() or piece[-1:].isspace() else ""
                 continue
             before, found, after = self._rest.partition(part.text)
             self._rest = after if found else before

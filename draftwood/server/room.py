@@ -6,8 +6,34 @@ So a full server refuses a request before it spends work on it.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from draftwood.engine.thread import EngineThread
+from draftwood.engine.thread import Busy, EngineThread
 from draftwood.server.errors import bad_request
+
+
+class Places:
+    """A few places for calls of one kind; of an event loop alone.
+
+    Args:
+        most: calls that may be under way.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._taken = most, 0
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Take a place.
+
+        Raises:
+            Busy: all are taken.
+        """
+        if self._taken >= self._most:
+            raise Busy(f"{self._taken} such calls are under way: try again later")
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
 
 
 class Room:

@@ -1,5 +1,6 @@
 """The engine's requests, from the fields of the API."""
 
+import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.grammars.grammar import Grammar
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.params import SamplingParams
-from draftwood.server.errors import bad_request
+from draftwood.server.errors import bad_request, refused
 from draftwood.server.schemas.fields import SamplingFields
 from draftwood.server.settings import SAMPLING, ServeSettings
 from draftwood.server.structured import grammar_of
@@ -67,6 +68,10 @@ def requests_of(
     sampling, grammar = _sampling(body, settings), grammar_of(body) or wanted.grammar
     ends = frozenset(() if body.ignore_eos else eos) | frozenset(body.stop_token_ids or ())
     stop = _stop(body.stop or ())
+    # A name as long as a body would be kept with everything that the user says.
+    user = hashlib.sha256(body.user.encode()).hexdigest()[:32] if body.user else ""
+    if body.min_tokens and grammar is not None:
+        raise refused("min_tokens", "a text of a given form may end earlier")
     found = []
     for ids in prompts:
         limit = _limit(len(ids), wanted, settings)
@@ -81,7 +86,7 @@ def requests_of(
             sampling=sampling,
             eos=ends,
             stop=stop,
-            namespace=f"{owner}/{body.user or ''}" if owner else body.user or "",
+            namespace=f"{owner}/{user}" if owner else user,
             logprobs=wanted.logprobs,
             grammar=grammar,
             speculate=body.value("speculate", True),

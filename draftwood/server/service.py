@@ -19,10 +19,13 @@ from draftwood.server.errors import ApiError, bad_request
 from draftwood.server.generation import Generation
 from draftwood.server.metrics import ServerMetrics
 from draftwood.server.parsing import MakeParser
-from draftwood.server.room import Room
+from draftwood.server.room import Places, Room
 from draftwood.server.settings import ServeSettings
 from draftwood.server.text import TextWorker
 from draftwood.server.tools import CallForm
+
+_TOKENIZING = 64
+"""Most calls of ``/tokenize`` and ``/detokenize`` under way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,7 @@ class Service:
         created: when the server started, in seconds since 1970.
         room: for choices that are being prepared.
         compiling: the thread on which grammars are compiled, so that prompts do not wait for them.
+        tokenizing: places for calls that only tokenize.
     """
 
     thread: EngineThread
@@ -54,6 +58,7 @@ class Service:
     compiling: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, "draftwood-grammars")
     )
+    tokenizing: Places = field(default_factory=lambda: Places(_TOKENIZING))
 
     @property
     def budget(self) -> int:

@@ -42,6 +42,8 @@ class TextWorker:
         self.vocabulary = vocabulary
         self._tokens = tokens_of(self.tokenizer, vocabulary)
         self._worker = ThreadPoolExecutor(1, "draftwood-text")
+        self._aside: asyncio.Future[TextWorker] | None = None
+        self._longest = 0
         self.token_text = lru_cache(_TOKEN_TEXTS)(self._token_text)
 
     async def run(self, function: Callable[..., T], *args: Any, **named: Any) -> T:
@@ -49,9 +51,18 @@ class TextWorker:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._worker, partial(function, *args, **named))
 
+    async def aside(self) -> "TextWorker":
+        """Another worker, whose work no prompt waits for; made when it is first asked for."""
+        if self._aside is None:
+            made = self.run(TextWorker, self.tokenizer, None, self.vocabulary)
+            self._aside = asyncio.ensure_future(made)
+        return await asyncio.shield(self._aside)  # who asks first may leave
+
     def close(self) -> None:
-        """Let the worker thread end."""
+        """Let the worker threads end."""
         self._worker.shutdown(wait=False, cancel_futures=True)
+        if self._aside is not None and self._aside.done() and not self._aside.cancelled():
+            self._aside.result().close()
 
     @property
     def template(self) -> str | None:
@@ -62,6 +73,24 @@ class TextWorker:
     def template_reads(self, name: str) -> bool:
         """Whether the chat template has a word."""
         return re.search(rf"\b{re.escape(name)}\b", self.template or "") is not None
+
+    def check_length(self, text: str, context: int, field: str) -> None:
+        """Refuse a text that cannot be so few tokens, without the time that encoding it takes.
+
+        Raises:
+            ApiError: it is longer than so many of the longest tokens.
+        """
+        if len(text) <= context:
+            return
+        if not self._longest:
+            self._longest = max(len(self.token_bytes(each)) for each in range(self.vocabulary))
+        if len(text.encode()) > context * self._longest:
+            raise bad_request(
+                f"the prompt has {len(text)} characters, more than the {context} tokens of the "
+                "context can hold: shorten the prompt",
+                field,
+                "context_length_exceeded",
+            )
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """Token ids of a text; ``special``: with those that the tokenizer puts around it."""

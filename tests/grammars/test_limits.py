@@ -51,6 +51,8 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "rules of Lark": ("lark", rules(RULES, ":"), f"rules: at most {RULES}"),
     "rules of GBNF": ("ebnf", rules(RULES, "::="), f"rules: at most {RULES}"),
     "alternatives": ("lark", 'start: "a"' + '|"a"' * WORDS, f"words: at most {WORDS}"),
+    "optional parts": ("lark", f"start: [{'a ' * WORDS}]", f"words: at most {WORDS}"),
+    "words between comments": ("lark", f'start: a // "\na: {"b " * WORDS}\n// "', "words: at most"),
     "optional names": ("lark", 'a: "x"?\nstart: ' + "a* " * WORDS, f"words: at most {WORDS}"),
 }  # fmt: skip
 
@@ -62,6 +64,25 @@ def test_what_is_too_large_is_refused_by_its_number(name: str) -> None:
     with pytest.raises(DraftwoodError, match=says):
         Grammar(kind, text)  # type: ignore[arg-type]
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("kind", ["lark", "ebnf"])
+@pytest.mark.parametrize(
+    "part", ["[", '"', '"\\', "\n", "/a", "/\\", "a{", " ", "\n ", "#", "-", "?", "[\\", "a ", ":"]
+)
+def test_the_time_to_look_grows_with_the_length_alone(kind: str, part: str) -> None:
+    text = part * (CHARACTERS[kind] // len(part))
+    began = time.monotonic()
+    excess(kind, text)
+    assert time.monotonic() - began < 5
+
+
+def test_words_are_told_from_comments_and_classes() -> None:
+    words = " ".join(["a"] * (WORDS - 3))
+    assert not excess("lark", f'start: {words} "b c" /d e/ // f " g\n# h i')
+    assert excess("lark", f'start: {words} "b c" /d e/ f')
+    assert not excess("ebnf", f'root ::= {words} [a-z "] "b" # [ c')
+    assert excess("ebnf", f'root ::= {words} [a-z "] "b" c')
 
 
 def test_overlapping_references_take_no_time_of_their_own() -> None:

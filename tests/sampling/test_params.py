@@ -26,7 +26,7 @@ from draftwood.sampling.params import SamplingParams
         ({"top_p": 1.1}, "top_p must be in"),
         ({"min_p": -0.1}, "min_p must be in"),
         ({"min_p": 2}, "min_p must be in"),
-        ({"repetition_penalty": 0}, "repetition_penalty must be above 0"),
+        ({"repetition_penalty": 0}, "repetition_penalty must be at least 1e-05"),
         ({"presence_penalty": math.nan}, "presence_penalty must be a finite"),
         ({"frequency_penalty": None}, "frequency_penalty must be a finite"),
         ({"logit_bias": [(1, 2.0)]}, "logit_bias must map"),

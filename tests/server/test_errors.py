@@ -1,9 +1,15 @@
 """Bodies that are no requests, unknown paths, limits and keys."""
 
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 import httpx
 import openai
 import pytest
 
+from draftwood.server.text import TextWorker
 from tests.factories.running_server import Running, running, tiny_engine
 from tests.factories.tiny_llama import tiny_tokenizer
 
@@ -36,6 +42,68 @@ def test_bodies_that_are_refused(server: Running, content: bytes, words: str) ->
     found = server.post("/v1/completions", content=content)
     assert found.status_code == 400, found.text
     assert words in found.json()["error"]["message"]
+
+
+def test_what_a_client_sent_is_not_sent_back_in_full(server: Running) -> None:
+    long = "ab" * 500_000
+    for body, words in (
+        ({"prompt": "a", long: 1}, "unknown field"),
+        ({"prompt": "a", "model": long}, "does not exist"),
+        ({"prompt": "a", "response_format": {"type": long}}, "response_format"),
+    ):
+        found = server.post("/v1/completions", body)
+        assert found.status_code in (400, 404)
+        assert words in found.json()["error"]["message"]
+        assert len(found.content) < 4096
+    nested = server.post("/v1/completions", {"prompt": "a", "stream_options": {long: 1}})
+    assert "unknown field" in nested.json()["error"]["message"]
+
+
+def test_a_prompt_that_cannot_fit_is_not_tokenized(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise AssertionError("it is tokenized")
+
+    monkeypatch.setattr(TextWorker, "encode", fails)
+    # The longest name of a token has a few bytes.
+    for path, body in (
+        ("/v1/completions", {"prompt": "ab " * 20_000}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "ab " * 20_000}]}),
+    ):
+        found = server.post(path, body)
+        error = found.json()["error"]
+        assert (found.status_code, error["code"]) == (400, "context_length_exceeded"), error
+        assert error["param"] == next(iter(body))
+        assert "more than the 2048 tokens of the context can hold" in error["message"]
+
+
+def test_no_prompt_waits_for_texts_that_are_only_tokenized(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, let_go = Event(), Event()
+
+    def decode(_: TextWorker, tokens: Sequence[int]) -> str:
+        held.set()
+        assert let_go.wait(10)
+        return str(tokens)
+
+    monkeypatch.setattr(TextWorker, "decode", decode)
+    monkeypatch.setattr(server.service.tokenizing, "_most", 2)
+    with ThreadPoolExecutor(2) as pool:
+        holding = pool.submit(server.post, "/detokenize", {"tokens": [7]})
+        assert held.wait(10)
+        waiting = pool.submit(server.post, "/tokenize", {"prompt": "a"})
+        assert server.post("/v1/completions", {"prompt": "a", "max_tokens": 1}).is_success
+        while server.service.tokenizing._taken < 2:
+            time.sleep(0.01)
+        full = server.post("/tokenize", {"prompt": "a"})
+        assert (full.status_code, full.json()["error"]["code"]) == (429, "queue_full")
+        assert not waiting.done()
+        let_go.set()
+        assert holding.result().json() == {"prompt": "[7]"}
+        assert waiting.result().is_success
+    assert not server.service.tokenizing._taken
 
 
 def test_a_prompt_over_the_context(server: Running) -> None:

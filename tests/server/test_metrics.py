@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from draftwood.server.metrics import COUNTERS, GAUGES, HISTOGRAMS, HTTP
@@ -114,6 +115,18 @@ def test_the_counts_are_those_of_the_answers() -> None:
             assert get(f"{name}_count") == count
         assert get("num_requests_running") == get("num_requests_waiting") == 0
         assert 0 <= get("kv_cache_usage_perc") <= 1
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_requests_that_the_engine_refuses_have_not_ended(n: int) -> None:
+    with running(tiny_engine("ar")) as server:
+        body = {"prompt": "abc", "n": n, "stop": [""], "max_tokens": 2}
+        assert server.post("/v1/completions", body).status_code == 400
+        assert server.idle()
+        found = samples(server)
+    ended = {k: v for k, v in found.items() if "request_success" in k or "e2e_request" in k}
+    assert ended
+    assert not any(ended.values())
 
 
 def test_prompts_that_begin_alike_are_found_in_the_prefix_cache() -> None:

@@ -54,6 +54,14 @@ def test_the_parts_do_not_depend_on_the_pieces(size: int) -> None:
     assert call.id.startswith("call_")
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 9, 1000])
+def test_a_call_that_is_cut_off_stays_text(size: int) -> None:
+    begun = '\n<tool_call>\n{"name": "add", "arguments":'
+    parts = parts_of(f"Well.{CALL}{begun}", size)
+    assert len([part for part in parts if isinstance(part, Call)]) == 1
+    assert joined(parts, Text) == f"Well.{begun}"
+
+
 @pytest.mark.parametrize("size", [3, 11])
 def test_a_call_that_is_no_json_stays_text(size: int) -> None:
     broken = '<tool_call>\n{"name": "add", "arguments": {"a": }}\n</tool_call> and more'
@@ -120,7 +128,8 @@ def test_calls_of_an_answer_and_of_a_stream() -> None:
         assert seen == [
             ("add;user:Add.;assistant:7;tool:8;<|im_start|>assistant", TOOLS),
         ]
-        assert choice.finish_reason == "tool_calls"
+        # It was cut off, and further calls may be missing.
+        assert choice.finish_reason == "length"
         assert choice.message.content is None
         calls: Any = choice.message.tool_calls
         said = json.loads(calls[0].function.arguments)["text"]
@@ -133,7 +142,7 @@ def test_calls_of_an_answer_and_of_a_stream() -> None:
         assert streamed.function is not None
         assert (streamed.index, streamed.id) == (0, "call_1")
         assert streamed.function.arguments == calls[0].function.arguments
-        assert chunks[-1].choices[0].finish_reason == "tool_calls"
+        assert chunks[-1].choices[0].finish_reason == "length"
         none = server.post("/v1/chat/completions", ASK | {"tool_choice": "none"})
         said = none.json()["choices"][0]["message"]["reasoning_content"]
         assert seen[-1] == ("user:Add.;assistant:7;tool:8;<|im_start|>assistant", ())
@@ -142,6 +151,19 @@ def test_calls_of_an_answer_and_of_a_stream() -> None:
         body = ASK | {"skip_special_tokens": False, "tool_choice": "none"}
         raw = server.post("/v1/chat/completions", body)
         assert raw.json()["choices"][0]["message"]["content"] == said
+
+
+def test_arguments_that_no_text_can_hold_are_the_clients() -> None:
+    ask: Any = json.loads(json.dumps(ASK))
+    function = ask["messages"][1]["tool_calls"][0]["function"]
+    with running(tiny_engine("ar"), template=TEMPLATE, parser=lambda *_: Scripted()) as server:
+        for arguments in ('{"a": "\\ud800"}', '{"a": NaN}', '{"a": '):
+            function["arguments"] = arguments
+            for path in ("/v1/chat/completions", "/tokenize"):
+                body = ask if "chat" in path else {"messages": ask["messages"]}
+                found = server.post(path, body)
+                assert found.status_code == 400, found.text
+                assert "the arguments of 'add' are not JSON" in found.json()["error"]["message"]
 
 
 def test_tools_are_refused_where_calls_cannot_be_told_from_text() -> None:

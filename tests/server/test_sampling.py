@@ -67,6 +67,26 @@ def test_end_tokens_of_a_request() -> None:
     assert found.eos == {3}
 
 
+def test_a_users_texts_are_kept_under_a_short_name() -> None:
+    def namespace(user: str | None, owner: str = "") -> str:
+        body = CompletionRequest(prompt="", user=user)
+        [found] = requests_of(body, [[1]], WANTED, settings(None), frozenset(), owner)
+        return found.namespace
+
+    assert namespace(None) == namespace("") == ""
+    users = [namespace("alice"), namespace("bob"), namespace("x" * 10**6), namespace("y" * 10**6)]
+    owned = [namespace(each, "key") for each in (None, "alice", "bob")]
+    assert len({*users, *owned}) == 7
+    assert max(map(len, [*users, *owned])) <= 40
+    assert namespace("alice") == users[0]
+
+
+def test_a_form_and_a_least_length_are_not_asked_for_together() -> None:
+    body = CompletionRequest(prompt="", min_tokens=3, response_format={"type": "json_object"})
+    with pytest.raises(ApiError, match="min_tokens is not supported: a text of a given form"):
+        requests_of(body, [[1]], WANTED, settings(None), frozenset())
+
+
 @pytest.mark.parametrize("stop", [["x"] * 65, "x" * 1025, ["a", "x" * 1025]])
 def test_stop_strings_are_bounded(stop: list[str] | str) -> None:
     body = CompletionRequest(prompt="", stop=stop)

@@ -103,6 +103,16 @@ def test_some_function_is_called(qwen: Running) -> None:
     assert choice.finish_reason == "tool_calls"
 
 
+def test_calls_that_are_cut_off_are_not_complete(qwen: Running) -> None:
+    """The model never ends by itself here."""
+    bias = ASK["logit_bias"] | {str(each): -100 for each in qwen.service.eos}
+    for tokens in (60, 90, 120):
+        body = ASK | {"tool_choice": "required", "max_tokens": tokens, "logit_bias": bias}
+        [choice] = qwen.post("/v1/chat/completions", body).json()["choices"]
+        assert choice["finish_reason"] == "length"
+        assert not (choice["message"].get("content") or "").startswith(">")
+
+
 def test_without_a_need_the_model_is_free(qwen: Running) -> None:
     tools = [tool("add", "one", strict=True)]
     found = qwen.post("/v1/chat/completions", ASK | {"max_tokens": 12, "tools": tools}).json()

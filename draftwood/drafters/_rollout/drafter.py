@@ -74,8 +74,8 @@ class RolloutDrafter(Drafter):
 
     @property
     def slot_bytes(self) -> int:
-        """Bytes of a request's recurrent states."""
-        return self._model.info.slot_bytes
+        """Bytes of a request's recurrent states, and of what is kept of tokens read with a tree."""
+        return self._rollout.slot_bytes
 
     @property
     def node_bytes(self) -> int:

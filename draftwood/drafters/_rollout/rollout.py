@@ -123,6 +123,11 @@ class DraftRollout:
         self._widest = 0
         self.forwards = 0
 
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of a request's recurrent states, and of what is kept of tokens read with a tree."""
+        return self._model.info.slot_bytes + _MAX_ALONG * self._model.info.node_bytes
+
     def begin(
         self, slot: int, committed: Sequence[int], features: torch.Tensor | None = None
     ) -> None:

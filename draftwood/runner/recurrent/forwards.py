@@ -1,7 +1,7 @@
 """One forward of a model with recurrent layers: which sequences its tokens are of."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TypeAlias
@@ -148,7 +148,33 @@ class TreeForward:
                 f"layer {place[0]} has several recurrent states of one kind, which are not served; "
                 "decode this model without draftwood"
             )
-        self.kept[place] = kept
+        # A view would keep all of what it is a part of.
+        self.kept[place] = replace(kept, tensors=tuple(map(_alone, kept.tensors)))
+
+    def part(self, chosen: Sequence[int]) -> "TreeForward":
+        """A forward of some of its sequences, with a copy of what was kept of their nodes.
+
+        Args:
+            chosen: which sequences, by place in the forward.
+        """
+        parents = [self.parents[i] for i in chosen]
+        found = TreeForward(
+            [self.slots[i] for i in chosen], parents, [0] * len(parents), self.device
+        )
+        [index] = uploaded([np.array(chosen)], self.device)
+        # Without the padding between the nodes that were computed before and the others.
+        places = self.trees.places.index_select(0, index)[:, : max(map(len, parents))]
+        for place, kept in self.kept.items():
+            tensors = tuple(
+                torch.take_along_dim(
+                    tensor.index_select(0, index),
+                    places.view(len(parents), *_ones(dim - 1), -1, *_ones(tensor.ndim - dim - 1)),
+                    dim,
+                )
+                for tensor, dim in zip(kept.tensors, kept.dims, strict=True)
+            )
+            found.kept[place] = replace(kept, tensors=tensors)
+        return found
 
     def earlier(self, place: Place) -> tuple[torch.Tensor, ...] | None:
         """What was kept of the nodes that were computed before; None if there are none."""
@@ -167,6 +193,11 @@ class TreeForward:
                 ]
             )
         return tuple(map(torch.stack, zip(*parts, strict=True)))
+
+    @property
+    def padded_nodes(self) -> int:
+        """Nodes that are kept of each tree beyond those of the largest one."""
+        return self.trees.parents.shape[1] - max(map(len, self.parents))
 
     def committed(
         self, states: Mapping[Place, torch.Tensor], chosen: Sequence[int], paths: Sequence[Path]
@@ -193,3 +224,12 @@ class TreeForward:
             state = states[place]
             after = kept.commit(state.index_select(0, index), tensors, path, valid)
             state.index_copy_(0, index, after.to(state.dtype))
+
+
+def _alone(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in memory of its own."""
+    return tensor.clone() if tensor.untyped_storage().nbytes() > tensor.nbytes else tensor
+
+
+def _ones(count: int) -> list[int]:
+    return [1] * count

@@ -283,6 +283,8 @@ def _mamba2(
         **_: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         forward = states.present
+        # Decoding one token does not clamp dt to the limit, and neither do trees.
+        states.prompts_differ |= dt_limit != (0.0, float("inf"))
         heads = x.shape[2]
         held = states.of(place, (heads, x.shape[3], B.shape[3]), torch.float32)
         if isinstance(forward, ChunkForward):
@@ -309,7 +311,6 @@ def _mamba2(
         if dt_softplus:
             dt = functional.softplus(dt)
         own_x, own_dt = _by_head(forward, x, heads), _by_head(forward, dt, heads)
-        # As in decoding one token, dt is not clamped to the limit.
         output, kept = selective_scan(
             own_x,
             own_dt,

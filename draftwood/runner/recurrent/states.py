@@ -31,6 +31,8 @@ class RecurrentStates:
 
     Attributes:
         forward: the forward that the model computes; None: it is not ours.
+        prompts_differ: whether tokens leave other states as part of a prompt than decoded. Then the
+            states behind an answer are not those of a prompt that has it as its beginning.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -39,7 +41,9 @@ class RecurrentStates:
         self._slots = 0
         self._next: TreeForward | ChunkForward | None = None
         self._latest: dict[int, tuple[TreeForward, int]] = {}
+        self._decoded: set[int] = set()
         self.forward: TreeForward | ChunkForward | None = None
+        self.prompts_differ = False
         # By slot and the text's length, of the slots whose states are kept.
         self._snapshots: dict[int, dict[int, Snapshot]] = {}
 
@@ -79,13 +83,15 @@ class RecurrentStates:
 
     def release(self, slot: int) -> None:
         """Forget a slot."""
-        self._latest.pop(slot, None)
+        self._leave([slot])
+        self._decoded.discard(slot)
         self._snapshots.pop(slot, None)
 
     def trim(self) -> None:
         """Give back all memory; no slot is open."""
         self._tensors.clear()
         self._latest.clear()
+        self._decoded.clear()
         self._snapshots.clear()
         self._slots = 0
 
@@ -127,17 +133,21 @@ class RecurrentStates:
 
     def savable(self, slot: int, length: int, cached: int) -> int:
         """The most of a slot's first ``length`` tokens behind which its states are known."""
-        if cached == length:
+        if self._is_prompt(slot, length, cached):
             return length
         return max((n for n in self._snapshots.get(slot, ()) if n <= length), default=0)
 
     def saved(self, slot: int, length: int, cached: int) -> dict[int, Snapshot]:
         """The snapshots of a slot's first ``length`` tokens, and its states if it holds no more."""
         found = {n: each for n, each in self._snapshots.get(slot, {}).items() if n <= length}
-        if cached == length and length not in found:
+        if self._is_prompt(slot, length, cached) and length not in found:
             found[length] = self._snapshot(slot)
         _thin(found)
         return found
+
+    def _is_prompt(self, slot: int, length: int, cached: int) -> bool:
+        """Whether the slot's states are those of a prompt of its first ``length`` tokens."""
+        return cached == length and not (self.prompts_differ and slot in self._decoded)
 
     @torch.inference_mode()
     def restore(self, slot: int, length: int, states: Mapping[int, Snapshot]) -> None:
@@ -154,8 +164,7 @@ class RecurrentStates:
     def begin_chunk(self, slots: Sequence[int], counts: Sequence[int]) -> None:
         """The next forward is over tokens that follow the slots' texts."""
         self._next = ChunkForward(tuple(slots), tuple(counts))
-        for slot in slots:
-            self._latest.pop(slot, None)
+        self._leave(slots)
 
     def begin_trees(
         self, slots: Sequence[int], parents: Sequence[Sequence[int]], done: Sequence[int]
@@ -180,6 +189,7 @@ class RecurrentStates:
             some = next(each for each in before if each is not None)
             sources = [each if each and n else some for each, n in zip(before, done, strict=True)]
         self._next = forward = TreeForward(tuple(slots), parents, done, self._device, sources)
+        self._leave(slots)
         for i, slot in enumerate(slots):
             self._latest[slot] = (forward, i)
 
@@ -192,10 +202,12 @@ class RecurrentStates:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        if isinstance(self.forward, TreeForward):
+        forward, self.forward = self.forward, None
+        if isinstance(forward, TreeForward):
             # It has a copy of what was kept of earlier nodes.
-            self.forward.before.clear()
-        self.forward = None
+            forward.before.clear()
+            if forward.kept and forward.padded_nodes:
+                self._keep_only(forward, range(len(forward.slots)))
 
     @torch.inference_mode()
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
@@ -207,8 +219,30 @@ class RecurrentStates:
             forward = self._latest[slots[group[0]]][0]
             chosen = [self._latest[slots[i]][1] for i in group]
             forward.committed(self._tensors, chosen, [(0, *paths[i]) for i in group])
+        self._leave(slots)
+        self._decoded.update(slots)
+
+    def _leave(self, slots: Sequence[int]) -> None:
+        """Forget the slots' last forwards, of which only what other slots need is kept."""
+        left = {}
         for slot in slots:
-            self._latest.pop(slot)
+            if slot in self._latest:
+                forward, _ = self._latest.pop(slot)
+                left[id(forward)] = forward
+        for forward in left.values():
+            rest = [i for i, slot in enumerate(forward.slots) if self._is_latest(slot, forward)]
+            if rest:
+                self._keep_only(forward, rest)
+
+    def _is_latest(self, slot: int, forward: TreeForward) -> bool:
+        return slot in self._latest and self._latest[slot][0] is forward
+
+    @torch.inference_mode()
+    def _keep_only(self, forward: TreeForward, chosen: Sequence[int]) -> None:
+        """Replace the slots' last forward by one of these sequences alone, without padding."""
+        part = forward.part(chosen)
+        for i, slot in enumerate(part.slots):
+            self._latest[slot] = (part, i)
 
 
 def _thin(kept: dict[int, Snapshot]) -> None:

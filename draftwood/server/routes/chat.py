@@ -87,6 +87,7 @@ def _parser(
 
 def _prompt(body: ChatRequest, service: Service, tools: Sequence[dict[str, Any]]) -> _Prompt:
     text = render_chat(body, service.text, tools)
+    service.text.check_length(text, service.settings.context, "messages")
     return _Prompt(text, service.text.encode(text, special=False))
 
 

@@ -96,6 +96,7 @@ def _prompts(body: CompletionRequest, service: Service) -> list[_Prompt]:
 
 def _prompt(given: str | list[int], body: CompletionRequest, service: Service) -> _Prompt:
     if isinstance(given, str):
+        service.text.check_length(given, service.settings.context, "prompt")
         special = body.value("add_special_tokens", default=True)
         return _Prompt(service.text.encode(given, special=special), given if body.echo else "")
     check_ids(given, service.text.vocabulary, "prompt")

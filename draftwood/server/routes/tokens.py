@@ -1,5 +1,8 @@
 """``/tokenize`` and ``/detokenize``."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,6 +17,9 @@ from draftwood.server.schemas.tokens import (
 )
 from draftwood.server.service import Service
 from draftwood.server.sse import unless_disconnected
+from draftwood.server.text import TextWorker
+
+T = TypeVar("T")
 
 
 async def tokenize(request: Request) -> Response:
@@ -22,7 +28,7 @@ async def tokenize(request: Request) -> Response:
     body = await service.body(request, TokenizeRequest)
     if (body.prompt is None) == (body.messages is None):
         raise bad_request("give either prompt or messages", "prompt")
-    return json(await unless_disconnected(request, service.text.run(_tokenized, service, body)))
+    return json(await _aside(request, _tokenized, body, service.settings.context))
 
 
 async def detokenize(request: Request) -> Response:
@@ -30,8 +36,7 @@ async def detokenize(request: Request) -> Response:
     service: Service = request.app.state.service
     body = await service.body(request, DetokenizeRequest)
     check_ids(body.tokens, service.text.vocabulary, "tokens")
-    work = service.text.run(service.text.decode, body.tokens)
-    return json(DetokenizeResponse(await unless_disconnected(request, work)))
+    return json(await _aside(request, _detokenized, body.tokens))
 
 
 def check_ids(ids: list[int], vocabulary: int, field: str) -> None:
@@ -45,8 +50,24 @@ def check_ids(ids: list[int], vocabulary: int, field: str) -> None:
         raise bad_request(f"{field} holds {wrong}, and token ids are 0 to {vocabulary - 1}", field)
 
 
-def _tokenized(service: Service, body: TokenizeRequest) -> TokenizeResponse:
-    text, prompt = service.text, body.prompt
+async def _aside(request: Request, function: Callable[..., T], *args: Any) -> T:
+    """Call a function of a text worker whose work no prompt waits for.
+
+    Raises:
+        Busy: many such calls wait.
+    """
+    service: Service = request.app.state.service
+    with service.tokenizing.place():
+        text = await service.text.aside()
+        return await unless_disconnected(request, text.run(function, text, *args))
+
+
+def _detokenized(text: TextWorker, tokens: list[int]) -> DetokenizeResponse:
+    return DetokenizeResponse(text.decode(tokens))
+
+
+def _tokenized(text: TextWorker, body: TokenizeRequest, context: int) -> TokenizeResponse:
+    prompt = body.prompt
     if body.messages is not None:
         prompt = render(
             body.messages,
@@ -58,4 +79,4 @@ def _tokenized(service: Service, body: TokenizeRequest) -> TokenizeResponse:
     special = body.add_special_tokens
     ids = text.encode(prompt or "", special=body.messages is None if special is None else special)
     names = text.names(ids) if body.return_token_strs else None
-    return TokenizeResponse(len(ids), service.settings.context, ids, names)
+    return TokenizeResponse(len(ids), context, ids, names)

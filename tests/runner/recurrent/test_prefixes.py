@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from draftwood import Engine, Request, SamplingParams
+from draftwood import Engine, Request, SamplingParams, method
 from draftwood.engine.request import Finished
 from draftwood.protocols import Needs
 from draftwood.runner import prefill
@@ -38,11 +38,11 @@ def taken(engine: Engine) -> int:
     return engine.prefix_tokens[1]
 
 
-@pytest.mark.parametrize("method", ["ar", "goose:budget=8"])
+@pytest.mark.parametrize("drafted_by", ["ar", "goose:budget=8"])
 @pytest.mark.parametrize("name", FEW)
-def test_the_next_turn_continues_the_states_of_the_last(name: str, method: str) -> None:
+def test_the_next_turn_continues_the_states_of_the_last(name: str, drafted_by: str) -> None:
     runner = attached(name)
-    plain, engine = Engine(runner, method), Engine(runner, method, prefix_cache="10MB")
+    plain, engine = Engine(runner, drafted_by), Engine(runner, drafted_by, prefix_cache="10MB")
     prompt, question = texts(0, 40, 7)
     first = answer(engine, prompt)
     assert first == answer(plain, prompt)
@@ -60,6 +60,63 @@ def test_the_next_turn_continues_the_states_of_the_last(name: str, method: str) 
     before = taken(engine)
     assert answer(engine, third) == answer(plain, third)
     assert taken(engine) - before >= len(second) - 1
+    runner.detach()
+
+
+@pytest.mark.parametrize("name", ["zamba2", "nemotron_h"])
+def test_answers_are_read_again_where_prompts_leave_other_states(name: str) -> None:
+    """Their prompts have time steps of a least size, and their answers have not."""
+    model = HYBRIDS[name]()
+    for key, value in model.state_dict().items():
+        if key.endswith("dt_bias"):
+            value.fill_(-8.0)
+    runner = attach(model, self_test=False)
+    for seed in range(3):
+        plain, engine = Engine(runner, "ar"), Engine(runner, "goose:budget=8", prefix_cache="10MB")
+        prompt, question = texts(seed, 40, 7)
+        second = prompt + answer(engine, prompt) + question
+        assert answer(engine, second) == answer(plain, second)
+        # What its prompts have left behind is known.
+        assert taken(engine) == len(prompt) - 1
+        assert answer(engine, second + question) == answer(plain, second + question)
+        assert taken(engine) == len(prompt) - 1 + len(second) - 1
+    runner.detach()
+
+
+def test_states_of_answers_would_be_wrong_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control."""
+    model = HYBRIDS["zamba2"]()
+    for key, value in model.state_dict().items():
+        if key.endswith("dt_bias"):
+            value.fill_(-8.0)
+    runner = attach(model, self_test=False)
+    monkeypatch.setattr(RecurrentStates, "_is_prompt", lambda self, slot, n, cached: n == cached)
+    differ = []
+    for seed in range(3):
+        plain, engine = Engine(runner, "ar"), Engine(runner, "ar", prefix_cache="10MB")
+        prompt, question = texts(seed, 40, 7)
+        second = prompt + answer(engine, prompt) + question
+        differ.append(answer(engine, second) != answer(plain, second))
+    assert any(differ)
+    runner.detach()
+
+
+def test_an_answer_that_ends_within_a_path_is_continued() -> None:
+    """Nodes that were accepted behind its end token leave no states."""
+    runner = attached("qwen3_5_text")
+    plain = Engine(runner, "ar")
+    prompt, question = texts(0, 40, 7)
+    whole = answer(plain, prompt)
+    end = next(token for i, token in enumerate(whole) if i >= 2 and token not in whole[:i])
+    drafts = method("sd:budget=9", draft=HYBRIDS["qwen3_5_text"]())  # all of them are right
+    engine = Engine(runner, drafts, prefix_cache="10MB")
+    [first] = engine.generate([Request(prompt, max_new_tokens=NEW, eos=(end,))])
+    assert first.reason == "eos"
+    assert first.tokens == tuple(whole[: whole.index(end) + 1])
+    assert first.tally.accepted > len(first.tokens)
+    second = [*prompt, *first.tokens, *question]
+    assert answer(engine, second) == answer(plain, second)
+    assert taken(engine) == len(prompt) + len(first.tokens)
     runner.detach()
 
 

@@ -283,7 +283,7 @@ class Engine:
         done = [e for e in events if isinstance(e, Finished) and e.request_id not in others]
         return [e.completion for e in sorted(done, key=lambda e: e.request_id)]
 
-    def step(self, *, more: bool = False) -> list[Event]:
+    def step(self) -> list[Event]:
         """Admit waiting requests, then draft, verify and commit once for all running ones.
 
         Prompts are cached first, in pieces while requests run, so that a long one does not stop
@@ -295,10 +295,6 @@ class Engine:
 
         On another device than the CPU, the events of a request that goes on come with the next
         call: they are made while the device runs the next forward.
-
-        Args:
-            more: further requests are expected, as by a server: ``auto`` drafts for the most tokens
-                a second. Otherwise it drafts for the least time until all requests are done.
 
         Raises:
             Exception: what was done for all at once failed, such as a forward of the model. The
@@ -312,7 +308,7 @@ class Engine:
             if live := self._running():
                 phases = self._phases
                 batch = Batch(live, phases.draft_forwards)
-                drafted = phases.draft(batch, queued=more or bool(self._waiting))
+                drafted = phases.draft(batch)
                 trees = [found.tree for found in drafted]
                 submitted = phases.submit(batch, trees)
                 self._report(batch.failures)

@@ -158,16 +158,13 @@ class Phases:
         sequence.ttft = perf_counter() - sequence.started
         return delta, taken.reason
 
-    def draft(self, batch: Batch, *, queued: bool) -> list[Drafted]:
-        """Grow a tree for each request, by the tuner's forecasts if the policy has a tuner.
-
-        ``queued``: further requests wait for a place in the batch, or are expected.
-        """
+    def draft(self, batch: Batch) -> list[Drafted]:
+        """Grow a tree for each request, by the tuner's forecasts if the policy has a tuner."""
         live, tuner = batch.live, self._tuner
         forecasts: Sequence[Any] = [None] * len(live)
         if tuner is not None:
             loads = [s.load(self._backlogs(s.slot)) for s in live]
-            forecasts = tuner.begin(loads, queued=queued)
+            forecasts = tuner.begin(loads)
         growths = [s.growth(self._policy.budget, f) for s, f in zip(live, forecasts, strict=True)]
         states = [s.state for s in live]
         price, decide = (free, first_source) if tuner is None else (tuner.price, tuner.levels)

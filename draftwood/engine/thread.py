@@ -261,7 +261,7 @@ class EngineThread:
     def _step(self) -> None:
         self._steps += 1
         try:
-            events = self.engine.step(more=True)
+            events = self.engine.step()
         except Exception:
             logger.exception("a step failed; the requests that ran end with its error")
             self._failures += 1

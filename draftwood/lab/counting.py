@@ -91,7 +91,7 @@ class _CountingTuner(Tuner):
         self._counts = counts
         self._loads: Sequence[RequestLoad] = ()
 
-    def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[Forecast]:  # noqa: ARG002
+    def begin(self, loads: Sequence[RequestLoad]) -> list[Forecast]:
         self._loads, known = loads, self._counts.all
         return [
             Forecast(

@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from draftwood.models.fingerprint import fingerprint_of, vocabulary_digest
+    from draftwood.models.fingerprint import fingerprint_of
     from draftwood.models.loading import (
         DTYPES,
         EMBEDDED,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         origin_of,
         vocabulary_size,
     )
+    from draftwood.models.vocabulary import vocabulary_digest
 
 __all__ = [
     "DTYPES",
@@ -40,11 +41,11 @@ __all__ = [
     "vocabulary_size",
 ]
 
-_FINGERPRINT = ("fingerprint_of", "vocabulary_digest")
+_HOMES = {"fingerprint_of": "fingerprint", "vocabulary_digest": "vocabulary"}
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'draftwood.models' has no attribute {name!r}", name=name)
-    home = "fingerprint" if name in _FINGERPRINT else "loading"
+    home = _HOMES.get(name, "loading")
     return getattr(importlib.import_module(f"draftwood.models.{home}"), name)

@@ -1,10 +1,8 @@
-"""Reads a model's fingerprint, and the digest of a tokenizer's vocabulary."""
+"""Reads a model's fingerprint."""
 
-import hashlib
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
 
 from draftwood.protocols import Fingerprint
 
@@ -43,12 +41,6 @@ def fingerprint_of(model: Any) -> Fingerprint | None:
         vocabulary=config.vocab_size,
         values=tuple(values),
     )
-
-
-def vocabulary_digest(tokenizer: PreTrainedTokenizerBase) -> str:
-    """A digest of a tokenizer's tokens and their ids; a slow and a fast one of a model agree."""
-    pairs = sorted((number, token) for token, number in tokenizer.get_vocab().items())
-    return hashlib.sha256(repr(pairs).encode()).hexdigest()[:32]
 
 
 def _matrices(model: Any) -> list[torch.nn.Parameter]:

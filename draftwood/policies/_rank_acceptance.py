@@ -99,7 +99,7 @@ class RankTuner(Tuner):
         self._due = FIRST
         self._paths = MEASURED[:size]
 
-    def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[tuple[RankPath, ...]]:
+    def begin(self, loads: Sequence[RequestLoad]) -> list[tuple[RankPath, ...]]:
         """The same tree for all requests."""
         if self.counts.steps >= self._due:
             self._paths = likeliest_paths(self.counts.acceptance, self._size)

@@ -279,11 +279,8 @@ def first_source(bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]
 class Tuner(Protocol):
     """Learns from an engine's steps how often candidates are accepted and what a step costs."""
 
-    def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> Sequence[Any]:
-        """The forecast for each request of a step that begins; :attr:`Growth.forecast` holds it.
-
-        ``queued``: other requests wait for these to end, or are expected.
-        """
+    def begin(self, loads: Sequence[RequestLoad]) -> Sequence[Any]:
+        """The forecast for each request of a step that begins; :attr:`Growth.forecast` holds it."""
         ...
 
     def levels(self, bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, Sequence[int]]:

@@ -85,7 +85,6 @@ NEUTRAL: dict[str, tuple[str, dict[str, object]]] = {
     "features._RANKS": ("features", {"_strides": without("rank")}),
     "policy._REACH": ("policy", {"_REACH": EXACT}),
     "policy._POOL": ("policy", {"_POOL": 1000}),
-    "rates._SURE": ("rates", {"_SURE": 0.0}),
     "tuner._HALF_LIFE": ("tuner", {"_HALF_LIFE": NEVER}),
     "tuner._LOWEST": ("tuner", {"_LOWEST": EXACT}),
     "tuner._HIGHEST": ("tuner", {"_HIGHEST": 1.0}),

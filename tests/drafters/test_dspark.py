@@ -346,7 +346,7 @@ def test_auto_pays_for_one_forward_a_step(target: Runner, tmp_path: Path) -> Non
     built = Built(spec, spec.build(ModelHost(target)))
     tuner = auto.policy.tuner(FakeHost(target.info), {"draft": built})
     load = RequestLoad(cached=10, left=50, pace=1.0, temperature=0.0)
-    (forecast,) = tuner.begin([load], queued=False)
+    (forecast,) = tuner.begin([load])
     assert forecast.of("draft").at_once
 
 

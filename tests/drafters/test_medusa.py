@@ -132,10 +132,10 @@ def test_auto_pays_for_one_forward_a_step(target: Runner, heads: MedusaHeads) ->
     host = FakeHost(target.info)
     tuner = auto.policy.tuner(host, {"draft": built})
     load = RequestLoad(cached=10, left=50, pace=1.0, temperature=0.0)
-    (forecast,) = tuner.begin([load], queued=False)
+    (forecast,) = tuner.begin([load])
     assert forecast.of("draft").at_once
     chain = {"draft": Built(Model(), Model().build(host))}
-    (forecast,) = auto.policy.tuner(host, chain).begin([load], queued=False)
+    (forecast,) = auto.policy.tuner(host, chain).begin([load])
     assert not forecast.of("draft").at_once
 
 

@@ -355,7 +355,7 @@ def test_files_of_a_folder_are_read_in_order(tmp_path: Path) -> None:
     assert [*encoded_files([str(tmp_path), named], encode)] == [[3], [3], [3]]
     assert asked == ["one", "two", "two"]
     for wrong, message in (
-        ("missing", "is no file"),
+        ("missing", "does not exist"),
         ("d.bin", "is no file of UTF-8 text"),
         (".git/empty", "there is no file of text"),
     ):

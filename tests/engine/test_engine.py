@@ -312,13 +312,13 @@ class Noting(Tuner):
     """A tuner that writes down the load of each step, and the policy's method to return it."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[list[RequestLoad], bool]] = []
+        self.seen: list[list[RequestLoad]] = []
 
     def __call__(self, host: Host, drafters: Mapping[str, Built]) -> "Noting":
         return self
 
-    def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[None]:
-        self.seen.append((list(loads), queued))
+    def begin(self, loads: Sequence[RequestLoad]) -> list[None]:
+        self.seen.append(list(loads))
         return [None] * len(loads)
 
     def levels(self, bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
@@ -349,26 +349,15 @@ def test_a_tuner_is_told_what_is_left_to_do(monkeypatch: pytest.MonkeyPatch) -> 
         ]
     )
     # The first token comes with the prompt; three wait for two places until the second has ended.
-    found = [([load[:2] for load in loads], queued) for loads, queued in noting.seen]
-    assert found == [
-        ([(10, 4), (10, 2)], True),
-        ([(11, 3), (11, 1)], True),
-        ([(12, 2), (6, 3)], False),
-        ([(13, 1), (7, 2)], False),
-        ([(8, 1)], False),
+    assert [[load[:2] for load in loads] for loads in noting.seen] == [
+        [(10, 4), (10, 2)],
+        [(11, 3), (11, 1)],
+        [(12, 2), (6, 3)],
+        [(13, 1), (7, 2)],
+        [(8, 1)],
     ]
-    assert [load.temperature for load in noting.seen[0][0]] == [0.0, 0.7]
-    assert {load.pace for loads, _ in noting.seen for load in loads} == {1.0}
-
-
-def test_a_tuner_is_told_that_further_requests_are_expected(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    engine, noting = noted(MarkovTarget(), "ar", monkeypatch)
-    engine.add(Request(PROMPT, 5))
-    engine.step()
-    engine.step(more=True)
-    assert [queued for _, queued in noting.seen] == [False, True]
+    assert [load.temperature for load in noting.seen[0]] == [0.0, 0.7]
+    assert {load.pace for loads in noting.seen for load in loads} == {1.0}
 
 
 def test_the_pace_of_a_request_is_a_moving_average_of_its_steps(
@@ -381,7 +370,7 @@ def test_the_pace_of_a_request_is_a_moving_average_of_its_steps(
     pace = [1.0]
     for each in committed[:-1]:
         pace.append(0.875 * pace[-1] + 0.125 * each)
-    assert [load.pace for (load,), _ in noting.seen] == pytest.approx(pace)
+    assert [load.pace for (load,) in noting.seen] == pytest.approx(pace)
 
 
 def test_a_calibration_that_cannot_be_used_is_refused_before_work(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def tuner_of(first: float, token: float) -> AutoTuner:
     """A forward over n tokens takes ``first + n * token`` seconds."""
     curve = Curve((1, 1001), (first + token, first + 1001 * token))
     tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(target=curve)))
-    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)], queued=False)
+    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
     return tuner
 
 
@@ -124,7 +124,7 @@ def test_a_piece_is_sized_by_the_cost_of_prompts_where_it_is_known() -> None:
     forward = Curve((1, 1001), (2.0, 1002.0))
     prompt = Curve((1, 64, 512), (64.0, 64.0, 288.0))
     tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
-    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)], queued=False)
+    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
     # 0.5 a token beyond 64; 1.1 times that is reached at 640 tokens.
     assert tuner.prompt_piece() == 1024
 

@@ -65,7 +65,7 @@ def tuner(
     costs: StepCosts, requests: int = 1, warmup: int = 0, *, at_once: bool = False
 ) -> AdaptiveTuner:
     made = AdaptiveTuner(AcceptanceEstimator(7, warmup), FixedCosts(costs), at_once=at_once)
-    made.begin([RequestLoad(10, 50, 1.0, 0.0)] * requests, queued=False)
+    made.begin([RequestLoad(10, 50, 1.0, 0.0)] * requests)
     return made
 
 

@@ -96,26 +96,26 @@ def test_the_tree_is_computed_when_the_steps_have_doubled() -> None:
     tuner = RankTuner(20)
     flat = tree_of([0, 1, 2], [-1, 0, 0])
     changed = []
-    [before, same] = tuner.begin(LOADS, queued=False)
+    [before, same] = tuner.begin(LOADS)
     assert before is same
     assert before == MEASURED, "nothing is assumed before it was measured"
     for step in range(1, 70):
         # A third of the steps accept nothing: requests of a batch count one by one.
         observe(tuner, outcome(flat, 1) if step % 3 else outcome(flat))
-        [now, _] = tuner.begin(LOADS, queued=True)
+        [now, _] = tuner.begin(LOADS)
         if now is not before:
             assert now == likeliest_paths(tuner.counts.acceptance, 20)
             changed.append(step)
         before = now
     assert changed == [FIRST * 2**i for i in range(5)]
     observe(tuner, *[outcome(flat, 1)] * 59)
-    assert tuner.begin(LOADS, queued=False)[0] is not before
+    assert tuner.begin(LOADS)[0] is not before
 
 
 def grown(policy: Sequoia, tuner: RankTuner) -> TokenTree:
     """The tree of the next step, by a drafter with a hundred children of everything."""
     sources = drafter(lambda token: [(100 * token + i, 0.5 / i) for i in range(1, 100)])
-    [forecast, _] = tuner.begin(LOADS, queued=False)
+    [forecast, _] = tuner.begin(LOADS)
     growing = policy.grow(Growth(0, 100, 99, forecast=forecast), None)
     answer = None
     while True:
@@ -166,7 +166,7 @@ def test_engines_on_a_host_go_on_with_the_counts(monkeypatch: pytest.MonkeyPatch
         tuner = Engine(target, method(name), host=host)._phases._tuner
         assert isinstance(tuner, RankTuner)
         found.append(tuner)
-        [paths, _] = tuner.begin(LOADS, queued=False)
+        [paths, _] = tuner.begin(LOADS)
         if name == "sequoia:budget=13":
             assert paths == MEASURED
         else:

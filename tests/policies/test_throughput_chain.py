@@ -145,7 +145,7 @@ def step(
     recorded: bool = False,
 ) -> int:
     """One step; returns the width that its requests were given."""
-    [width, *others] = of.begin([RequestLoad(c, 9, 1.0, 0.0) for c in contexts], queued=False)
+    [width, *others] = of.begin([RequestLoad(c, 9, 1.0, 0.0) for c in contexts])
     assert others == [width] * len(others)
     assert of.price([]) == FREE
     times = StepTimes(0.5, 1.0)
@@ -220,4 +220,4 @@ def test_a_chain_has_the_width(forecast: int | None, room: int, length: int) -> 
 def test_the_floor_is_within_the_budget() -> None:
     for budget, floor, now in ((16, 2, 2), (1, 2, 1), (0, 2, 0)):
         own = ThroughputChain(budget=budget, floor=floor).tuner(FakeHost(MarkovTarget().info), {})
-        assert own.begin([RequestLoad(1, 1, 1.0, 0.0)], queued=False) == [now]
+        assert own.begin([RequestLoad(1, 1, 1.0, 0.0)]) == [now]

@@ -11,10 +11,14 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
+from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from draftwood.drafters.memory.journal import LONGEST, Journal
 from draftwood.drafters.memory.namespaces import Namespaces
-from draftwood.files import reason
+from draftwood.errors import DraftwoodError
+from draftwood.files import check_writable, reason
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +33,12 @@ class Keeper:
         memory: what is kept in it; empty so far.
 
     Raises:
-        DraftwoodError: see :meth:`Journal.read`.
+        DraftwoodError: another process uses the file; or see :meth:`Journal.read`.
     """
 
     def __init__(self, journal: Journal, memory: Namespaces) -> None:
+        check_writable(journal.path)
+        _own(journal.path.resolve(), os.getpid())
         self._journal = journal
         self._memory = memory
         self._fails = False  # of the thread that writes
@@ -61,6 +67,24 @@ class Keeper:
         except OSError as error:
             self._fails = True
             logger.warning("the memory is not kept in its file any more: %s", reason(error))
+
+
+@cache
+def _own(path: Path, _process: int) -> FileLock:
+    """Keep a memory's file for this process, as long as it runs.
+
+    Raises:
+        DraftwoodError: another process has it.
+    """
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise DraftwoodError(
+            f"another process uses the memory in {path}, and each writes without the texts of the "
+            "other: give each a file of its own"
+        ) from error
+    return lock
 
 
 @cache

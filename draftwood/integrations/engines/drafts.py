@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -115,11 +115,9 @@ class EngineDrafts:
         _check(method)
         unknown: Any = None
         info = TargetInfo(vocab_size, context, 0, 0, unknown, unknown)
-        host = ModelFreeHost(info, costs, vocabulary, tokenize=encode)
-        self._drafters = {name: spec.build(host) for name, spec in method.drafters.items()}
-        self._policy = method.policy
-        built = {name: Built(spec, self._drafters[name]) for name, spec in method.drafters.items()}
-        self._tuner = method.policy.tuner(host, built)
+        self._host = ModelFreeHost(info, costs, vocabulary, tokenize=encode)
+        self._specs, self._policy = method.drafters, method.policy
+        self._build()
         self._context = context
         self._requests: dict[Hashable, _Request] = {}
         self._free: list[int] = []
@@ -131,6 +129,13 @@ class EngineDrafts:
             self.needs |= drafter.needs
         if self.needs.taps:
             raise DraftwoodError(f"method {method.name} reads hidden states, which are not at hand")
+
+    def _build(self) -> None:
+        """Make the drafters and the tuner, which know of no text but the given one."""
+        host = replace(self._host, learnt={})
+        self._drafters = {name: spec.build(host) for name, spec in self._specs.items()}
+        built = {name: Built(spec, self._drafters[name]) for name, spec in self._specs.items()}
+        self._tuner = self._policy.tuner(host, built)
 
     def __contains__(self, request: Hashable) -> bool:
         return request in self._requests
@@ -225,9 +230,17 @@ class EngineDrafts:
         self._free.append(known.slot)
 
     def clear(self) -> None:
-        """Forget all requests."""
-        for request in [*self._requests]:
-            self.end(request)
+        """Forget all requests and all text that they had.
+
+        Sources begin anew, with the files that the method names; a memory's file is one of them.
+        """
+        self._requests.clear()
+        self._free.clear()
+        self._step, self._drafters = _Step(), {}
+        try:
+            self._build()
+        except Exception as error:  # noqa: BLE001 - likewise: without sources nothing is drafted
+            self.report(error)
 
     def _begin(
         self,
@@ -267,7 +280,7 @@ class EngineDrafts:
         forecasts: Sequence[Any] = [None] * len(live)
         if self._tuner is not None:
             loads = [RequestLoad(r.tokens, room, r.pace, r.temperature) for r, room in live]
-            forecasts = self._tuner.begin(loads, queued=True)
+            forecasts = self._tuner.begin(loads)
         growths = [
             Growth(
                 anchor=request.anchor,

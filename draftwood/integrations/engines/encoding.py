@@ -1,4 +1,4 @@
-"""Token ids of text, by an engine's tokenizer."""
+"""What is read of an engine's tokenizer: token ids of text, and the digest of its vocabulary."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from draftwood.errors import DraftwoodError
+from draftwood.methods.recipe import Method
+from draftwood.models.vocabulary import vocabulary_digest
 
 
 def encoding(tokenizer: Callable[[], Any]) -> Callable[[str], Sequence[int]]:
@@ -29,3 +31,26 @@ def encoding(tokenizer: Callable[[], Any]) -> Callable[[str], Sequence[int]]:
         return ids
 
     return encode
+
+
+def vocabulary_of(method: Method, tokenizer: Callable[[], Any]) -> str:
+    """The digest of the engine's vocabulary, where the method reads a file that was made with one.
+
+    Args:
+        method: of the engine's drafts.
+        tokenizer: as in :func:`encoding`.
+
+    Returns:
+        The digest; empty if there is no such file or no tokenizer.
+    """
+    if not any(files_of(method)):
+        return ""
+    found = tokenizer()
+    return "" if found is None else vocabulary_digest(found)
+
+
+def files_of(method: Method) -> list[str]:
+    """Files of token ids that the method's drafters read: memories and prepared tables."""
+    named = ("file", "table")
+    specs = method.drafters.values()
+    return [str(path) for spec in specs for name in named if (path := getattr(spec, name, None))]

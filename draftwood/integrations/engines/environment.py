@@ -10,7 +10,7 @@ from draftwood import methods
 from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
-from draftwood.methods.recipe import Method
+from draftwood.methods.recipe import Method, settings_of
 
 METHOD = "DRAFTWOOD_METHOD"
 """Variable with a method's spelling, such as ``auto:also=memory``."""
@@ -36,12 +36,13 @@ def method_of(
             verifies chains.
     """
     text = environment.get(METHOD, "") or default
-    settings = {"verifier": "walk", "budget": str(budget)}
     name = text.partition(":")[0]
-    if chain and name == "auto":
-        settings["shape"] = "chain"
     try:
-        found = methods.spelt(text, settings)
+        fixed = {"verifier": "walk", "budget": str(budget)}
+        if chain and name == "auto":
+            fixed["shape"] = "chain"
+        there = settings_of(methods.recipe(name))
+        found = methods.spelt(text, {key: each for key, each in fixed.items() if key in there})
     except DraftwoodError as error:
         raise DraftwoodError(f"{METHOD}: {error}") from error
     if chain and found.policy.branching:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.integrations.engines.drafts import USUAL_COSTS, EngineDrafts
-from draftwood.integrations.engines.encoding import encoding
+from draftwood.integrations.engines.encoding import encoding, vocabulary_of
 from draftwood.integrations.engines.environment import costs_of, method_of
 from draftwood.integrations.engines.texts import TextIds
 
@@ -45,12 +45,14 @@ class Proposer:
         most = int(vllm_config.speculative_config.num_speculative_tokens)
         model = vllm_config.model_config
         method = method_of(DEFAULT_METHOD, most, chain=True)
+        tokenizer = partial(_tokenizer, model)
         self.drafts = EngineDrafts(
             method,
             vocab_size=int(model.get_vocab_size()),
             context=int(model.max_model_len),
             costs=costs_of(USUAL_COSTS),
-            encode=encoding(partial(_tokenizer, model)),
+            encode=encoding(tokenizer),
+            vocabulary=vocabulary_of(method, tokenizer),
         )
         self._texts = TextIds()
 

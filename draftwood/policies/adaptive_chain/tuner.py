@@ -82,7 +82,7 @@ class AdaptiveTuner(Tuner):
         self._now = costs.now(1)
         self._steps = 0
 
-    def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[AcceptanceEstimator]:
+    def begin(self, loads: Sequence[RequestLoad]) -> list[AcceptanceEstimator]:
         """The estimator for every request."""
         self._batch, self._context = len(loads), sum(load.cached for load in loads)
         self._now = self.costs.now(self._batch)

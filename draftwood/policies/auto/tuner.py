@@ -130,12 +130,11 @@ class AutoTuner(Tuner):
         self._net = 0.0
         self._unpaid = Spread()
 
-    def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[Forecast]:
+    def begin(self, loads: Sequence[RequestLoad]) -> list[Forecast]:
         """See :class:`draftwood.protocols.Tuner`."""
         self.batch, self._context = len(loads), sum(load.cached for load in loads)
         self._now = self.costs.now(self.batch)
         self._plain = self._seconds(0)
-        alone = self._now.step(1, self._context // self.batch, 1) / self._plain
         self._steps += 1
         if self._forced is not None and any(load.constrained for load in loads):
             self.calibration.extend(self._forced)
@@ -152,7 +151,7 @@ class AutoTuner(Tuner):
         self._loads = loads
         if not self._searches:
             return [_NO_SEARCH] * self.batch
-        weights = token_weights(loads, min(1.0, alone), queued=queued)
+        weights = token_weights(loads)
         tokens = self._tokens(weights)
         return [
             Forecast(

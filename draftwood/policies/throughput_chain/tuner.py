@@ -40,7 +40,7 @@ class ThroughputTuner(Tuner):
         self._given = width.now
         self._context = 0
 
-    def begin(self, loads: Sequence[RequestLoad], *, queued: bool) -> list[int]:
+    def begin(self, loads: Sequence[RequestLoad]) -> list[int]:
         """The width for every request; 0 in a plain step."""
         self._context = sum(load.cached for load in loads)
         self._given = self._width.now

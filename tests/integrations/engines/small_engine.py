@@ -56,6 +56,10 @@ class Letters:
         assert not add_special_tokens, "text of a file does not begin a prompt"
         return [ord(letter) % VOCAB for letter in text]
 
+    def get_vocab(self) -> dict[str, int]:
+        """Some letters and their ids."""
+        return {chr(i): i for i in range(VOCAB)}
+
 
 @dataclass
 class SmallEngine:

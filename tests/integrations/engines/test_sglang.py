@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import logging
 from array import array
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from draftwood.drafters.memory.drafter import MemoryDrafter
+from draftwood.drafters.memory.namespaces import Namespaces
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines import sglang
 from draftwood.integrations.engines.environment import METHOD
-from draftwood.integrations.engines.sglang.batch import batch_drafts_of
+from draftwood.integrations.engines.sglang.batch import BatchDrafts, batch_drafts_of
 from draftwood.tree import Draw, TokenTree, TreeBuilder, tree_of
 from tests.integrations.engines.small_engine import VOCAB, Letters, follows, plain
 from tests.integrations.engines.small_scheduler import (
@@ -56,6 +59,12 @@ def test_requests_come_go_and_are_retracted(
         assert found.accepted["adjacency"] > 0, "the rows were read"
 
 
+def _memory(drafts: BatchDrafts) -> Namespaces:
+    found = drafts.drafts._drafters["memory"]
+    assert isinstance(found, MemoryDrafter)
+    return found._memory
+
+
 def test_flushing_forgets_all() -> None:
     drafts = batch_drafts_of(worker())
     scheduler = Scheduler(forward_with(drafts), follows(3), overlap=False)
@@ -67,6 +76,91 @@ def test_flushing_forgets_all() -> None:
     for _ in range(5):
         scheduler.step()
     assert len(drafts.drafts) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["auto:also=memory", "ngram-trie", "auto:adjacency.shared=on", "goose:adjacency.shared=on"],
+)
+def test_flushed_text_is_not_drafted_from(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(METHOD, text)
+    drafts = batch_drafts_of(worker())
+
+    def drafted(*, flush: bool) -> list[list[int]]:
+        scheduler = Scheduler(forward_with(drafts), follows(3), overlap=False)
+        first = scheduler.add("a", [1, 2, 3, 4] * 5)
+        for _ in range(12):
+            scheduler.step()
+        if flush:
+            drafts.clear()
+        scheduler = Scheduler(forward_with(drafts), follows(3), overlap=False)
+        scheduler.add("b", [40, 41, 42, *first.text[18:26]])  # which "a" has continued
+        scheduler.step()
+        drafts.clear()
+        return scheduler.drafted
+
+    fresh = drafted(flush=True)
+    assert drafted(flush=True) == fresh
+    assert drafted(flush=False) != fresh, "else there was nothing to forget"
+
+
+def test_files_are_read_again_behind_a_flush(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = tmp_path / "letters.txt"
+    text.write_text("abcdefghijklm")
+    monkeypatch.setenv(METHOD, f"auto:also=memory:memory.text={text}")
+    drafts = batch_drafts_of(worker(tokenizer=Letters()))
+
+    def tokens() -> list[int]:
+        req = Req("r", array("q", Letters().encode("zabcdefgh", add_special_tokens=False)))
+        found: list[int] = drafts.prepared(SimpleNamespace(reqs=[req]))[0][:3].tolist()
+        return found
+
+    hij = Letters().encode("hij", add_special_tokens=False)
+    assert tokens() == hij
+    drafts.clear()
+    assert tokens() == hij
+    text.unlink()
+    drafts.clear()
+    assert tokens()[0] == hij[0]
+    assert "drafting has failed" in caplog.text
+
+
+def test_another_request_may_have_the_id_of_one_that_has_ended() -> None:
+    drafts = batch_drafts_of(worker())
+    scheduler = Scheduler(forward_with(drafts), follows(3), overlap=False)
+    first = scheduler.add("chat", [*range(10, 30)])
+    first.extra_key = "alice"
+    for _ in range(4):
+        scheduler.step()
+    known = drafts.drafts.length("chat")
+    scheduler = Scheduler(forward_with(drafts), follows(3), overlap=False)
+    second = scheduler.add("chat", [5] * (known - 1))
+    second.extra_key = "bob"
+    for _ in range(4):
+        scheduler.step()
+        assert drafts.drafts.length("chat") <= len(second.text) + NODES
+    memory = _memory(drafts)
+    assert {name for name, _ in memory.pieces()} == {"alice"}
+
+
+def test_the_last_step_of_a_request_is_learnt() -> None:
+    drafts = batch_drafts_of(worker())
+    scheduler = Scheduler(forward_with(drafts), follows(3), overlap=False)
+    ended, _ = scheduler.add("r", [1, 2, 3, 4] * 5), scheduler.add("s", [7, 8, 9] * 4)
+    for _ in range(5):
+        scheduler.step()
+    scheduler.process()
+    scheduler.running.remove(ended)
+    assert drafts.drafts.length("r") < len(ended.text)
+    whole = ended.text
+    # Behind its end, the engine leaves out what it has accepted.
+    ended.finished_len = len(ended.output_ids)
+    ended.output_ids.extend([9, 9])
+    scheduler.step()
+    [(_, piece)] = _memory(drafts).pieces()
+    assert piece.tolist() == whole
 
 
 def test_a_request_that_is_nearly_done_drafts_no_more_than_it_needs() -> None:
@@ -191,8 +285,37 @@ def test_prompts_are_read_between_decodes(monkeypatch: pytest.MonkeyPatch, text:
 def test_ranks_do_not_share_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv(METHOD, f"auto:also=memory:memory.file={tmp_path / 'memory'}")
     batch_drafts_of(worker())
-    with pytest.raises(DraftwoodError, match="every rank would write the memory's file"):
-        batch_drafts_of(worker(tp=2))
+    for sizes in ({"tp_size": 2}, {"dp_size": 2}, {"pp_size": 2}):
+        several = worker()
+        vars(several.server_args).update(sizes)
+        with pytest.raises(DraftwoodError, match="every rank would write the memory's file"):
+            batch_drafts_of(several)
+
+
+def test_files_of_another_vocabulary_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(METHOD, f"auto:also=memory:memory.file={tmp_path / 'memory'}")
+    batch_drafts_of(worker(tokenizer=Letters()))
+    batch_drafts_of(worker(tokenizer=Letters()))
+
+    class Others(Letters):
+        def get_vocab(self) -> dict[str, int]:
+            return {"other": 0}
+
+    with pytest.raises(DraftwoodError, match="another vocabulary"):
+        batch_drafts_of(worker(tokenizer=Others()))
+
+
+def test_plain_decoding_is_a_method_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(METHOD, "ar")
+    drafts, model = batch_drafts_of(worker()), follows(3)
+    scheduler = Scheduler(forward_with(drafts), model, overlap=False)
+    req = scheduler.add("r", [1, 2, 3, 4] * 5)
+    for _ in range(6):
+        scheduler.step()
+    assert [*req.output_ids] == plain(model, [*req.origin_input_ids], len(req.output_ids))
+    assert drafts.drafts.acceptance.committed == drafts.drafts.acceptance.steps
 
 
 def test_files_are_encoded_by_its_tokenizer(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

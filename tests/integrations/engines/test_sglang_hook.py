@@ -95,6 +95,26 @@ def hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[NGRAMWorker]]:
         sys.modules.pop(ALGORITHM, None)
 
 
+@pytest.mark.usefixtures("hooked")
+@pytest.mark.parametrize("given", [{"attn_dp_size": 2}, {"enable_dp_attention": True}])
+def test_data_parallel_attention_is_refused(given: dict[str, object]) -> None:
+    """SGLang moves the deprecated flag to the size before it asks."""
+    algorithm = importlib.import_module(ALGORITHM).DraftwoodAlgorithm()
+    usual: dict[str, object] = {
+        "device": "cuda",
+        "max_running_requests": None,
+        "speculative_num_draft_tokens": None,
+        "speculative_eagle_topk": None,
+        "speculative_num_steps": None,
+        "page_size": 1,
+        "attn_dp_size": 1,
+        "enable_dp_attention": False,
+    }
+    algorithm.handle_server_args(SimpleNamespace(**usual))
+    with pytest.raises(DraftwoodError, match="leave --attn-dp-size"):
+        algorithm.handle_server_args(SimpleNamespace(**usual | given))
+
+
 @pytest.mark.parametrize("overlap", [False, True])
 def test_ngram_drafts_with_draftwood(
     monkeypatch: pytest.MonkeyPatch, hooked: type[NGRAMWorker], overlap: bool

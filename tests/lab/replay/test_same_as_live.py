@@ -92,8 +92,8 @@ class CountingEngine(Engine):
         super().__init__(*given, **named)
         self.draft_calls: list[int] = []
 
-    def step(self, *, more: bool = False) -> list[Event]:
-        events = super().step(more=more)
+    def step(self) -> list[Event]:
+        events = super().step()
         self.draft_calls += {e.stats.draft_calls for e in events if isinstance(e, Stepped)}
         return events
 

@@ -130,7 +130,7 @@ def loads(contexts: Sequence[int], *temperatures: float) -> list[RequestLoad]:
 
 def begin(of: AutoTuner, contexts: Sequence[int]) -> list[Forecast]:
     """A step of requests at temperature 0 whose tokens are worth the same."""
-    return of.begin(loads(contexts), queued=False)
+    return of.begin(loads(contexts))
 
 
 def observe(

@@ -54,7 +54,7 @@ def taught(policy: Auto, live: bool) -> list[tuple[dict[str, object], Bid]]:
         dict.fromkeys(policy.neural, False),
     )
     load = RequestLoad(10, 100, 1.0, 0.0)
-    (first,) = of.begin([load], queued=False)
+    (first,) = of.begin([load])
     if live:
         counts = of.calibration.at(0.0)
 
@@ -65,7 +65,7 @@ def taught(policy: Auto, live: bool) -> list[tuple[dict[str, object], Bid]]:
         first = dataclasses.replace(first, acceptance=By(latest))
     found = [grown(policy, first), grown(policy, first)]
     for _ in range(40):
-        (forecast,) = of.begin([load], queued=False)
+        (forecast,) = of.begin([load])
         tree, bid = grown(policy, forecast, of)
         times = StepTimes(0.1, 0.1, 0.1)
         token = 3 if tree.drafted and tree.child(0, 3) is not None else 50

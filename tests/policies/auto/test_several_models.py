@@ -127,11 +127,11 @@ def test_what_each_model_is_worth_is_learnt_of_it_alone() -> None:
     tuner = of._phases._tuner
     assert isinstance(tuner, AutoTuner)
     load = RequestLoad(10, 50, 1.0, 0.0)
-    (before,) = tuner.begin([load], queued=False)
+    (before,) = tuner.begin([load])
     assert before.of("even") == before.of("odd")
     for _ in range(4):
         steps(of, 0.0)
-    (after,) = tuner.begin([load], queued=False)
+    (after,) = tuner.begin([load])
     assert after.of("even").gain > before.of("even").gain
     assert after.of("odd").gain < 0.5 * before.of("odd").gain
 

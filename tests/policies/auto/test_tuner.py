@@ -127,9 +127,7 @@ def test_what_a_request_commits_in_the_time_of_a_step() -> None:
     of = tuner(LINEAR, [10, 10])
     step = [outcome(chain(8), (0, 1, 2)), NOTHING_RIGHT]
     run(of, 300, [bid(0.9), bid(0.9)], step, [10, 10])
-    fast, slow = of.begin(
-        [RequestLoad(10, 100, 3.0, 0.0), RequestLoad(10, 100, 1.0, 0.0)], queued=True
-    )
+    fast, slow = of.begin([RequestLoad(10, 100, 3.0, 0.0), RequestLoad(10, 100, 1.0, 0.0)])
     # A step of eight nodes, of which four are the other one's, takes 1.18 seconds for four tokens.
     assert fast.tokens(4) == pytest.approx(3.0, rel=1e-3)
     assert slow.tokens(4) == pytest.approx(1.0, rel=1e-3)
@@ -169,7 +167,7 @@ def test_reading_a_backlog_is_spread_over_steps(
         of = tuner(costs)
         settle(of, gain=1)
         # A token a second is generated meanwhile.
-        found = of.begin(request, queued=False)[0].of("draft").catch_up
+        found = of.begin(request)[0].of("draft").catch_up
         assert found == pytest.approx(seconds / steps, rel=1e-3)
 
 
@@ -331,7 +329,7 @@ def test_a_step_teaches_the_costs() -> None:
         backlog: int = 5,
     ) -> None:
         requests = [RequestLoad(each, 100, 1.0, 0.0, {"draft": backlog}) for each in contexts]
-        of.begin(requests, queued=False)
+        of.begin(requests)
         if any(bids):
             of.price([each for each in bids if each is not None])
         times = StepTimes(0.5, 1.25, 0.25, 0.375, 0.125)
@@ -374,7 +372,7 @@ def test_beside_others_a_model_reads_a_prompt_in_pieces(requests: int, backlog: 
     of = AutoTuner(Calibration(), Recording(WITH_DRAFT), ONE)
     first = begin(of, [10])[0].of("draft").gain
     loads = [RequestLoad(10, 100, 1.0, 0.0, {"draft": backlog})] * requests
-    of.begin(loads, queued=False)
+    of.begin(loads)
     bids, taken = [asking(0.8), *[None] * (requests - 1)], [NOTHING_RIGHT] * requests
     of.observe(StepReport(bids, taken, StepTimes(0.5, 1.25, 0.25, 0.375, 0.125), search=0.0))
     read = backlog if requests == 1 else MOST_READ
@@ -383,7 +381,7 @@ def test_beside_others_a_model_reads_a_prompt_in_pieces(requests: int, backlog: 
     later = 0.99 * reading * min(1.0, 0.5 / DRAFT.seconds(1 + read))
     plain = Recording(WITH_DRAFT).now(requests).step(requests, 10 * requests, requests)
     assert seen == [pytest.approx((2.5 - later) / plain)]
-    gain = of.begin(loads, queued=False)[0].of("draft").gain
+    gain = of.begin(loads)[0].of("draft").gain
     # Of a model that has yet to read most of the prompt, nothing was learnt.
     assert (gain < first) == (read == backlog)
 
@@ -410,13 +408,13 @@ def test_requests_teach_the_table_of_their_temperature_once_a_step(
     monkeypatch.setattr(Counts, "fade", fade)
     of = tuner(LINEAR)
     requests = loads([10, 10, 10], 0.0, 1.0, 1.0)
-    of.begin(requests, queued=False)
+    of.begin(requests)
     bids = [bid(0.5) for _ in range(3)]
     (codes,) = codes_of(bids[0], (0,))
     of.price(bids)
     observe(of, bids, [outcome(chain(1), (0, 5)), *[outcome(chain(1), (7,))] * 2])
     assert faded == [of.calibration.at(0.0), of.calibration.at(1.0)]
-    cold, hot, _ = of.begin(requests, queued=False)
+    cold, hot, _ = of.begin(requests)
     assert cold.acceptance.probability(codes) > 0.25 > hot.acceptance.probability(codes)
 
 
@@ -504,7 +502,7 @@ def test_levels_are_of_the_drafter_that_gains_most(
 
 def test_each_drafter_reads_its_own_backlog() -> None:
     request = RequestLoad(10, 1, 1.0, 0.0, {"draft": 50, "second": 0})
-    (forecast,) = two().begin([request], queued=False)
+    (forecast,) = two().begin([request])
     reading = DRAFT.seconds(51) - DRAFT.seconds(1)
     assert forecast.of("draft").catch_up == pytest.approx(reading, rel=1e-3)
     assert forecast.of("second").catch_up == 0.0

@@ -10,7 +10,7 @@ from tests.methods_page import PAGE
 FILES = (
     *(
         f"policies/auto/{file}"
-        for file in ("calibration", "copies", "features", "offsets", "policy", "rates")
+        for file in ("calibration", "copies", "features", "offsets", "policy")
     ),
     *(f"policies/auto/{file}" for file in ("sampled_pool", "tuner")),
     *(f"costs/{file}" for file in ("guard", "live", "refine", "recall")),

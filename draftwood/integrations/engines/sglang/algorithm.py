@@ -83,8 +83,12 @@ class DraftwoodAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
                 f"--page-size {pages} with trees needs --attention-backend {_TREE_BACKEND}: use "
                 "it, or --page-size 1"
             )
-        if server_args.enable_dp_attention:
-            raise DraftwoodError("trees cannot be verified with --enable-dp-attention")
+        # The pipeline of arguments has moved the deprecated flag to the size by now.
+        if getattr(server_args, "attn_dp_size", 1) > 1 or server_args.enable_dp_attention:
+            raise DraftwoodError(
+                "trees cannot be verified with data-parallel attention: leave --attn-dp-size and "
+                "--enable-dp-attention out"
+            )
 
 
 def register_algorithm() -> None:

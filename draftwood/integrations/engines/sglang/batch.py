@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines.drafts import FLAT_COSTS, EngineDrafts
-from draftwood.integrations.engines.encoding import encoding
+from draftwood.integrations.engines.encoding import encoding, vocabulary_of
 from draftwood.integrations.engines.environment import costs_of, method_of
 from draftwood.integrations.engines.packed import PackedTree, packed
 from draftwood.integrations.engines.rows import TopRows
@@ -67,7 +67,7 @@ class BatchDrafts:
         self.drafts = drafts
         self._nodes = nodes
         self._overlap = overlap
-        self._last: list[str] = []  # requests of the step before, in its order
+        self._last: list[Any] = []  # requests of the step before, in its order
         self._trees: list[TokenTree] = []
         self._verified: _Verified | None = None
         self._awaited = False  # a forward of trees runs, whose result is the next one
@@ -87,10 +87,10 @@ class BatchDrafts:
         except Exception as error:  # noqa: BLE001 - the engine goes on
             self.drafts.report(error)
             found = [None] * len(roots)
-        self._last = [req.rid for req in batch.reqs]
+        self._last = [*batch.reqs]
         every = [
-            self._placed(rid, tree, root)
-            for rid, tree, root in zip(self._last, found, roots, strict=True)
+            self._placed(req.rid, tree, root)
+            for req, tree, root in zip(self._last, found, roots, strict=True)
         ]
         self._trees, self._awaited = [tree for tree, _ in every], True
         tokens = np.concatenate([form.tokens for _, form in every])
@@ -112,7 +112,7 @@ class BatchDrafts:
             self.drafts.report(error)
 
     def clear(self) -> None:
-        """Forget all requests."""
+        """Forget all requests, and their text."""
         self.drafts.clear()
         self._last, self._trees, self._verified, self._awaited = [], [], None, False
 
@@ -149,17 +149,18 @@ class BatchDrafts:
     def _learn(self, batch: Any, added: Sequence[Sequence[int]]) -> None:
         """Tell the sources what the step before has committed, and what has ended."""
         rows = self._rows()
-        now = {req.rid for req in batch.reqs}
-        for rid in self._last:
-            if rid not in now:
-                self.drafts.end(rid)
+        # Another request may have the id of one that has ended.
+        now = {id(req) for req in batch.reqs}
         steps = self.drafts.acceptance.steps
+        for req in self._last:
+            if id(req) not in now:
+                self._committed(req, req.output_ids[: getattr(req, "finished_len", None)], rows)
+                self.drafts.end(req.rid)
         for req, new in zip(batch.reqs, added, strict=True):
             prompt, output = req.origin_input_ids_unpadded, req.output_ids
             known, length = self.drafts.length(req.rid), len(prompt) + len(output) + len(new)
             if len(prompt) <= known < length:
-                fresh = [*output[known - len(prompt) :], *new]
-                self.drafts.commit(req.rid, fresh[known - length :], rows.get(req.rid))
+                self._committed(req, [*output, *new], rows)
             elif known != length:
                 temperature = float(req.sampling_params.temperature)
                 greedy = getattr(req.sampling_params, "top_k", 0) == 1
@@ -172,6 +173,12 @@ class BatchDrafts:
         if steps // _LOGGED != self.drafts.acceptance.steps // _LOGGED:
             logger.info("Draftwood: %s", self.drafts.acceptance)
 
+    def _committed(self, req: Any, output: Sequence[int], rows: Mapping[str, TopRows]) -> None:
+        """Tell the sources of the tokens of a request's output that they do not know yet."""
+        known = self.drafts.length(req.rid) - len(req.origin_input_ids_unpadded)
+        if 0 <= known < len(output):
+            self.drafts.commit(req.rid, [*output[known:]], rows.get(req.rid))
+
     def _rows(self) -> dict[str, TopRows]:
         """The rows of the step before, by request."""
         found, self._verified = self._verified, None
@@ -179,10 +186,10 @@ class BatchDrafts:
             return {}
         tokens, probabilities = found.read()
         rows = {}
-        for place, (rid, tree) in enumerate(zip(self._last, self._trees, strict=True)):
+        for place, (req, tree) in enumerate(zip(self._last, self._trees, strict=True)):
             start = place * self._nodes
             own = slice(start, start + len(tree))
-            rows[rid] = TopRows(tokens[own], probabilities[own])
+            rows[req.rid] = TopRows(tokens[own], probabilities[own])
         return rows
 
 
@@ -196,16 +203,22 @@ def batch_drafts_of(worker: Any) -> BatchDrafts:
     model = worker.model_runner.model_config
     method = method_of(DEFAULT_METHOD, nodes - 1)
     files = [getattr(spec, "file", "") for spec in method.drafters.values()]
-    if any(files) and worker.server_args.tp_size > 1:
+    sizes = (getattr(worker.server_args, f"{kind}_size", 1) for kind in ("tp", "dp", "pp"))
+    if any(files) and any(size > 1 for size in sizes):
         raise DraftwoodError(
             "DRAFTWOOD_METHOD: every rank would write the memory's file: leave memory.file out"
         )
+
+    def tokenizer() -> Any:
+        return getattr(worker.target_worker, "tokenizer", None)
+
     drafts = EngineDrafts(
         method,
         vocab_size=int(model.vocab_size),
         context=int(model.context_len),
         costs=costs_of(FLAT_COSTS),
-        encode=encoding(lambda: getattr(worker.target_worker, "tokenizer", None)),
+        encode=encoding(tokenizer),
+        vocabulary=vocabulary_of(method, tokenizer),
     )
     return BatchDrafts(drafts, nodes, overlap=bool(worker.enable_overlap))
 

@@ -96,6 +96,8 @@ NEUTRAL: dict[str, tuple[str, dict[str, object]]] = {
     "tuner._GAIN_HALF_LIFE": ("tuner", {"_GAIN_HALF_LIFE": NEVER}),
     "tuner._FIRST_PRICE": ("tuner", {"_FIRST_PRICE": EXACT}),
     "tuner._WEIGHT": ("tuner", {"_WEIGHT": EXACT}),
+    "tuner._ASKED": ("tuner", {"_ASKED": 1.0}),
+    "tuner._ASKED_WEIGHT": ("tuner", {"_ASKED_WEIGHT": NEVER}),
     "tuner._FORGOTTEN": ("tuner", {"_FORGOTTEN": 0.0}),
     "tuner._PAYS": ("tuner", {"_PAYS": 0.0}),
 }

@@ -74,6 +74,10 @@ _FORGOTTEN = 0.05
 """Weight of the first average of a drafter that was not asked, a step: it is asked again some day,
 even if it did not pay."""
 
+_ASKED, _ASKED_WEIGHT = 0.2, 64.0
+"""Share of the steps in which a drafter that has read a request's text is asked again, at first,
+and its weight, in steps of a request. What it reads at first is paid back by these steps alone."""
+
 _SMALLEST_PIECE, _LARGEST_PIECE = 32, 2048
 """Bounds of the prompt tokens that are cached between two steps."""
 
@@ -114,6 +118,9 @@ class AutoTuner(Tuner):
         self._drafter_gains = {
             name: {source: DecayedRatio(first, _GAIN_WEIGHT, _GAIN_HALF_LIFE) for source in neural}
             for name, first in zip(BANDS, _DRAFTER_GAIN, strict=True)
+        }
+        self._asked = {
+            source: DecayedRatio(_ASKED, _ASKED_WEIGHT, _GAIN_HALF_LIFE) for source in neural
         }
         self._gain = DecayedRatio(_GAIN, _WEIGHT, _HALF_LIFE)
         self._net_gain = DecayedRatio(_GAIN - 1.0, _WEIGHT, _HALF_LIFE)
@@ -195,12 +202,14 @@ class AutoTuner(Tuner):
         return [of(load, weight) for load, weight in zip(self._loads, weights, strict=True)]
 
     def _catch_up(self, source: str, load: RequestLoad) -> float:
-        """Seconds to read a drafter's backlog, spread over as many steps as it has grown for.
+        """Seconds to read a drafter's backlog, spread over the steps in which it will be asked.
 
-        Or over those that the request has left, if they are fewer.
+        They are a share of as many steps as the backlog has grown for, or of those that the request
+        has left, if they are fewer.
         """
         backlog = load.backlogs.get(source, 0)
-        return self._reading(source, backlog) / _steps(load, backlog)
+        steps = self._asked[source].value * _steps(load, backlog)
+        return self._reading(source, backlog) / max(1.0, steps)
 
     def _reading(self, source: str, backlog: int) -> float:
         """Seconds that a draft model takes to read ``backlog`` tokens along with a level."""
@@ -325,6 +334,7 @@ class AutoTuner(Tuner):
             for name in dict.fromkeys(self._bands):
                 for source in self._neural.keys() - asked.keys():
                     self._drafter_gains[name][source].forget(_FORGOTTEN)
+            self._note_asked(bids)
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             self._net_gain.add(net, 1.0, self.batch)
         reads = {source: self._reads(source, bids) for source in asked}
@@ -337,6 +347,19 @@ class AutoTuner(Tuner):
         if not report.recorded:
             self._teach(report, nodes, committed, forwards, reads)
         return predictions
+
+    def _note_asked(self, bids: Sequence[Bid | None]) -> None:
+        """Learn how often the drafters are asked that have read a request's text."""
+        for source, share in self._asked.items():
+            again = [
+                source in bid.levels
+                for bid, load in zip(bids, self._loads, strict=True)
+                if bid is not None and 0 <= load.backlogs.get(source, -1) < load.cached - 1
+            ]
+            if again:
+                share.add(sum(again), len(again), len(again))
+            else:  # so that it is tried again some day
+                share.forget(_FORGOTTEN)
 
     def _teach(
         self,

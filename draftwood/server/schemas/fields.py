@@ -39,7 +39,11 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="most new tokens, cut to what the context holds"),
     ] = None
     min_tokens: Annotated[
-        int | None, Meta(description="nothing ends the text before so many tokens")
+        int | None,
+        Meta(
+            description="nothing ends the text before so many tokens; refused with a grammar, "
+            "whose texts may end earlier"
+        ),
     ] = None
     stop: Annotated[
         str | list[str] | None, Meta(description="strings that end the text, left out of it")

@@ -166,9 +166,34 @@ def test_reading_a_backlog_is_spread_over_steps(
     for costs, seconds in ((WITH_DRAFT, reading), (StepCosts(FLAT), 0.0)):
         of = tuner(costs)
         settle(of, gain=1)
-        # A token a second is generated meanwhile.
+        # A token a second is generated meanwhile, and it is asked in a fifth of the steps.
         found = of.begin(request)[0].of("draft").catch_up
-        assert found == pytest.approx(seconds / steps, rel=1e-3)
+        assert found == pytest.approx(seconds / max(1.0, 0.2 * steps), rel=1e-3)
+
+
+@pytest.mark.parametrize(("every", "share"), [(1, 1.0), (2, 0.5), (1000, 0.0)])
+def test_a_backlog_is_paid_back_by_the_steps_that_ask_again(every: int, share: float) -> None:
+    of, request = tuner(WITH_DRAFT), RequestLoad(100, 1000, 1.0, 0.0, {"draft": 60})
+    settle(of, gain=1)
+
+    def step(number: int, load: RequestLoad) -> None:
+        of.begin([load])
+        levels = {"draft": [1]} if number % every == 0 else {}
+        observe(of, [replace(bid(0.5), levels=levels)], [NOTHING_RIGHT])
+
+    def steps() -> float:
+        """Those over which reading sixty tokens is spread."""
+        reading = of.rate * (DRAFT.seconds(61) - DRAFT.seconds(1))
+        return reading / of.begin([request])[0].of("draft").catch_up
+
+    assert steps() == pytest.approx(0.2 * 60)
+    for number in range(2000):
+        step(number, RequestLoad(100, 1000, 1.0, 0.0, {"draft": 3}))
+    assert steps() == pytest.approx(max(1.0, share * 60), rel=0.05)
+    # Requests whose text it has not read say nothing, and it is tried again some day.
+    for number in range(6000):
+        step(number, RequestLoad(100, 1000, 1.0, 0.0, {"draft": 99}))
+    assert steps() == pytest.approx(0.2 * 60, rel=0.05)
 
 
 def test_the_floor_follows_the_price_and_has_bounds() -> None:

@@ -35,18 +35,16 @@ FUNCTIONS = 128
 DEPTH = 1_200
 """Most objects and lists in one another, in a JSON schema and all schemas that it refers to."""
 
-_RULE = re.compile(
-    r"^[ \t]*+[?!]?[\w.\-]++(?:\{[^}\n]*+\})?[ \t]*+:",
-    re.MULTILINE,
-)
-_TEXT, _PATTERN, _NAME = r'"(?:\\.|[^"\\\n])*+"?+', r"/(?:\\.|[^/\\\n])++/?+", r"[\w\-]++"
-_CHARACTERS = r"\[(?:\\.|[^\]\\\n])*+\]?+"
+_RULE = re.compile(r"^[ \t]*+[?!]?[\w.\-]++(?:\{[^}\n]*+\})?\s*+:", re.MULTILINE)
+_TEXT, _PATTERN = r'"(?:\\.|[^"\\])*+"?+', r"/(?:\\.|[^/\\])++/?+"
+_CHARACTERS, _SPECIAL, _NAME = r"\[(?:\\.|[^\]\\])*+\]?+", r"<[^<>\s]++>", r"[\w\-]++"
 _WORD = {
-    "lark": re.compile(f"(?://|#)[^\n]*+|({_TEXT}|{_PATTERN}|{_NAME})"),
-    "ebnf": re.compile(f"#[^\n]*+|({_TEXT}|{_CHARACTERS}|{_NAME})"),
+    "lark": re.compile(f"(?://|#)[^\n]*+|({_TEXT}|{_SPECIAL}|{_PATTERN}|{_NAME})", re.DOTALL),
+    "ebnf": re.compile(f"#[^\n]*+|({_TEXT}|{_CHARACTERS}|{_NAME})", re.DOTALL),
 }
-"""Comments, and words as a group. What is not closed ends with its line, and no repetition gives
-back what it took: the time grows with the length alone."""
+"""Comments, and words as a group, cut as the libraries cut them: texts, patterns and classes may go
+over several lines. What is not closed goes to the end, and no repetition gives back what it took:
+the time grows with the length alone."""
 
 
 def excess(kind: str, text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
-from draftwood.engine.token_bytes import tokens_of
+from draftwood.engine.token_bytes import Tokens, tokens_of
 from draftwood.server.errors import bad_request
 
 T = TypeVar("T")
@@ -31,16 +31,21 @@ class TextWorker:
         tokenizer: copied.
         template: chat template, in the place of the tokenizer's own.
         vocabulary: number of the model's tokens.
+        tokens: the bytes of its tokens, if they are known.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, template: str | None, vocabulary: int
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        template: str | None,
+        vocabulary: int,
+        tokens: Tokens | None = None,
     ) -> None:
         self.tokenizer: Any = deepcopy(tokenizer)
         if template is not None:
             self.tokenizer.chat_template = template
         self.vocabulary = vocabulary
-        self._tokens = tokens_of(self.tokenizer, vocabulary)
+        self._tokens = tokens or tokens_of(self.tokenizer, vocabulary)
         self._worker = ThreadPoolExecutor(1, "draftwood-text")
         self._aside: asyncio.Future[TextWorker] | None = None
         self._longest = 0
@@ -53,15 +58,15 @@ class TextWorker:
 
     async def aside(self) -> "TextWorker":
         """Another worker, whose work no prompt waits for; made when it is first asked for."""
-        if self._aside is None:
-            made = self.run(TextWorker, self.tokenizer, None, self.vocabulary)
+        if self._aside is None or _failed(self._aside):
+            made = self.run(TextWorker, self.tokenizer, None, self.vocabulary, self._tokens)
             self._aside = asyncio.ensure_future(made)
         return await asyncio.shield(self._aside)  # who asks first may leave
 
     def close(self) -> None:
         """Let the worker threads end."""
         self._worker.shutdown(wait=False, cancel_futures=True)
-        if self._aside is not None and self._aside.done() and not self._aside.cancelled():
+        if self._aside is not None and self._aside.done() and not _failed(self._aside):
             self._aside.result().close()
 
     @property
@@ -146,3 +151,7 @@ class TextWorker:
     def _token_text(self, token: int) -> tuple[str, list[int]]:
         """A token as OpenAI's API spells it, and its bytes."""
         return self._tokens.spelling(token), list(self._tokens.content(token))
+
+
+def _failed(work: asyncio.Future[Any]) -> bool:
+    return work.done() and (work.cancelled() or work.exception() is not None)

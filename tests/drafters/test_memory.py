@@ -2,8 +2,11 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 
 from draftwood.drafters._texts import encoded_files
 from draftwood.drafters.memory.drafter import Memory
@@ -337,6 +341,56 @@ def test_the_memory_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
 
 
 # --- texts ----------------------------------------------------------------------------------------
+
+
+HOLD = """
+import sys
+from draftwood.drafters.memory.journal import Journal
+from draftwood.drafters.memory.keeper import Keeper
+from draftwood.drafters.memory.namespaces import Namespaces
+Keeper(Journal(sys.argv[1], "", 9), Namespaces(9))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_one_process_at_a_time_uses_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+
+    def keeper() -> Keeper:
+        return Keeper(Journal(str(path), "", 9), Namespaces(9))
+
+    words = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(DraftwoodError, match="another process uses the memory in"):
+            keeper()
+        other.communicate()
+    with ThreadPoolExecutor(4) as pool:  # engines of one process share it
+        assert len([*pool.map(lambda _: keeper(), range(8))]) == 8
+
+
+def test_a_file_that_is_refused_is_not_kept_from_others(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    path.write_text("no memory")
+    with pytest.raises(DraftwoodError):
+        Keeper(Journal(str(path), "", 9), Namespaces(9))
+    path.unlink()
+    words = [sys.executable, "-c", HOLD, str(path)]
+    done = subprocess.run(words, input=b"", stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"held\n"
+
+
+def test_a_file_that_cannot_be_locked_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(FileLock, "acquire", refuses)
+    with pytest.raises(DraftwoodError, match=r"cannot be locked .*Permission denied"):
+        Keeper(Journal(str(tmp_path / "memory"), "", 9), Namespaces(9))
 
 
 def test_files_of_a_folder_are_read_in_order(tmp_path: Path) -> None:

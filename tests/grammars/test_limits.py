@@ -52,6 +52,10 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "rules of GBNF": ("ebnf", rules(RULES, "::="), f"rules: at most {RULES}"),
     "alternatives": ("lark", 'start: "a"' + '|"a"' * WORDS, f"words: at most {WORDS}"),
     "optional parts": ("lark", f"start: [{'a ' * WORDS}]", f"words: at most {WORDS}"),
+    "words behind a special token": ("lark", "start: </think> " + "a " * WORDS, "words: at most"),
+    "words behind a broken pattern": ("lark", "start: /\n/ " + "a " * WORDS, "words: at most"),
+    "words behind a broken class": ("ebnf", 'root ::= [\n"] ' + "a " * WORDS, "words: at most"),
+    "rules over two lines": ("ebnf", "a\n::= b\n" * (RULES + 1), "rules: at most"),
     "words between comments": ("lark", f'start: a // "\na: {"b " * WORDS}\n// "', "words: at most"),
     "optional names": ("lark", 'a: "x"?\nstart: ' + "a* " * WORDS, f"words: at most {WORDS}"),
 }  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -38,11 +39,17 @@ class Keeper:
 
     def __init__(self, journal: Journal, memory: Namespaces) -> None:
         check_writable(journal.path)
-        _own(journal.path.resolve(), os.getpid())
+        path = journal.path.resolve()
+        new = _own(path)
         self._journal = journal
         self._memory = memory
         self._fails = False  # of the thread that writes
-        self._tokens = _thread(os.getpid()).submit(journal.read, memory).result()
+        try:
+            self._tokens = _thread(os.getpid()).submit(journal.read, memory).result()
+        except BaseException:
+            if new:
+                _give_back(path)
+            raise
 
     def add(self, texts: Sequence[Sequence[int]], namespace: str) -> None:
         """Write soon what was added to the memory."""
@@ -69,22 +76,39 @@ class Keeper:
             logger.warning("the memory is not kept in its file any more: %s", reason(error))
 
 
-@cache
-def _own(path: Path, _process: int) -> FileLock:
-    """Keep a memory's file for this process, as long as it runs.
+_owning = threading.Lock()
+_owned: dict[tuple[Path, int], FileLock] = {}
+
+
+def _own(path: Path) -> bool:
+    """Keep a memory's file for this process, as long as it runs; whether it had not been kept.
 
     Raises:
-        DraftwoodError: another process has it.
+        DraftwoodError: another process has it, or there can be no lock.
     """
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise DraftwoodError(
-            f"another process uses the memory in {path}, and each writes without the texts of the "
-            "other: give each a file of its own"
-        ) from error
-    return lock
+    key = path, os.getpid()
+    with _owning:
+        if key in _owned:
+            return False
+        lock = FileLock(path.with_name(f".{path.name}.lock"))
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise DraftwoodError(
+                f"another process uses the memory in {path}, and each writes without the texts of "
+                "the other: give each a file of its own"
+            ) from error
+        except OSError as error:
+            raise DraftwoodError(
+                f"the memory in {path} cannot be locked ({lock.lock_file}): {reason(error)}"
+            ) from error
+        _owned[key] = lock
+        return True
+
+
+def _give_back(path: Path) -> None:
+    with _owning:
+        _owned.pop((path, os.getpid())).release()
 
 
 @cache

@@ -19,6 +19,7 @@ from draftwood.methods.recipe import Method
 from draftwood.protocols import (
     Bid,
     Built,
+    Drafter,
     Growth,
     Outcome,
     Prefill,
@@ -117,7 +118,9 @@ class EngineDrafts:
         info = TargetInfo(vocab_size, context, 0, 0, unknown, unknown)
         self._host = ModelFreeHost(info, costs, vocabulary, tokenize=encode)
         self._specs, self._policy = method.drafters, method.policy
-        self._build()
+        self._drafters = self._built()
+        built = {name: Built(spec, self._drafters[name]) for name, spec in self._specs.items()}
+        self._tuner = self._policy.tuner(self._host, built)
         self._context = context
         self._requests: dict[Hashable, _Request] = {}
         self._free: list[int] = []
@@ -130,12 +133,10 @@ class EngineDrafts:
         if self.needs.taps:
             raise DraftwoodError(f"method {method.name} reads hidden states, which are not at hand")
 
-    def _build(self) -> None:
-        """Make the drafters and the tuner, which know of no text but the given one."""
+    def _built(self) -> dict[str, Drafter]:
+        """New drafters, which know of no text but the given one."""
         host = replace(self._host, learnt={})
-        self._drafters = {name: spec.build(host) for name, spec in self._specs.items()}
-        built = {name: Built(spec, self._drafters[name]) for name, spec in self._specs.items()}
-        self._tuner = self._policy.tuner(host, built)
+        return {name: spec.build(host) for name, spec in self._specs.items()}
 
     def __contains__(self, request: Hashable) -> bool:
         return request in self._requests
@@ -232,13 +233,15 @@ class EngineDrafts:
     def clear(self) -> None:
         """Forget all requests and all text that they had.
 
-        Sources begin anew, with the files that the method names; a memory's file is one of them.
+        Sources begin anew, with the files that the method names; a memory's file is one of them,
+        and has the text of these requests. What was learnt of acceptance stays.
         """
-        self._requests.clear()
+        for request in [*self._requests]:
+            self.end(request)
         self._free.clear()
         self._step, self._drafters = _Step(), {}
         try:
-            self._build()
+            self._drafters = self._built()
         except Exception as error:  # noqa: BLE001 - likewise: without sources nothing is drafted
             self.report(error)
 

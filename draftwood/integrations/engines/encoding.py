@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from draftwood.errors import DraftwoodError
 from draftwood.methods.recipe import Method
 from draftwood.models.vocabulary import vocabulary_digest
+
+logger = logging.getLogger(__name__)
 
 
 def encoding(tokenizer: Callable[[], Any]) -> Callable[[str], Sequence[int]]:
@@ -41,12 +44,18 @@ def vocabulary_of(method: Method, tokenizer: Callable[[], Any]) -> str:
         tokenizer: as in :func:`encoding`.
 
     Returns:
-        The digest; empty if there is no such file or no tokenizer.
+        The digest; empty if there is no such file, or no tokenizer that tells its vocabulary.
     """
     if not any(files_of(method)):
         return ""
     found = tokenizer()
-    return "" if found is None else vocabulary_digest(found)
+    if not hasattr(found, "get_vocab"):
+        return ""
+    try:
+        return vocabulary_digest(found)
+    except Exception as error:  # noqa: BLE001 - tokenizers of many kinds
+        logger.warning("whether files are of this tokenizer cannot be told: %s", error)
+        return ""
 
 
 def files_of(method: Method) -> list[str]:

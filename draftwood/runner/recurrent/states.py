@@ -82,8 +82,8 @@ class RecurrentStates:
                 tensor[slot] = 0
 
     def release(self, slot: int) -> None:
-        """Forget a slot."""
-        self._leave([slot])
+        """Forget a slot; this takes no memory, of which a forward may just have run out."""
+        self._latest.pop(slot, None)
         self._decoded.discard(slot)
         self._snapshots.pop(slot, None)
 

@@ -127,6 +127,20 @@ def test_files_are_read_again_behind_a_flush(
     assert "drafting has failed" in caplog.text
 
 
+def test_a_memorys_file_outlives_a_flush(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(METHOD, f"auto:also=memory:memory.file={tmp_path / 'memory'}")
+    drafts = batch_drafts_of(worker())
+    scheduler = Scheduler(forward_with(drafts), follows(3), overlap=False)
+    req = scheduler.add("r", [1, 2, 3, 4] * 5)
+    for _ in range(5):
+        scheduler.step()
+    known = drafts.drafts.length("r")
+    drafts.clear()
+    scheduler.process()
+    [(_, piece)] = _memory(drafts).pieces()
+    assert piece.tolist() == req.text[:known]
+
+
 def test_another_request_may_have_the_id_of_one_that_has_ended() -> None:
     drafts = batch_drafts_of(worker())
     scheduler = Scheduler(forward_with(drafts), follows(3), overlap=False)

@@ -269,6 +269,20 @@ def test_only_engines_that_keep_texts_keep_states() -> None:
     runner.detach()
 
 
+def test_a_slot_that_is_released_keeps_no_states_of_its_text() -> None:
+    runner = attached("lfm2")
+    assert runner.recurrent is not None
+    slot = runner.open(40)
+    runner.remember(slot)
+    [text] = texts(9, 20)
+    runner.prefill_piece([slot], [text[:-1]], Needs(), [20])
+    assert runner.recurrent._snapshots[slot]
+    runner.release(slot)
+    assert slot not in runner.recurrent._snapshots
+    assert not runner.savable(runner.open(40), 20)
+    runner.detach()
+
+
 def test_few_states_are_kept_of_a_text_and_they_lie_apart() -> None:
     kept = RecurrentStates(torch.device("cpu"))
     kept.cached(0, 5000)

@@ -154,13 +154,13 @@ class BatchDrafts:
         steps = self.drafts.acceptance.steps
         for req in self._last:
             if id(req) not in now:
-                self._committed(req, req.output_ids[: getattr(req, "finished_len", None)], rows)
+                self._committed(req, (), rows)
                 self.drafts.end(req.rid)
         for req, new in zip(batch.reqs, added, strict=True):
             prompt, output = req.origin_input_ids_unpadded, req.output_ids
             known, length = self.drafts.length(req.rid), len(prompt) + len(output) + len(new)
             if len(prompt) <= known < length:
-                self._committed(req, [*output, *new], rows)
+                self._committed(req, new, rows)
             elif known != length:
                 temperature = float(req.sampling_params.temperature)
                 greedy = getattr(req.sampling_params, "top_k", 0) == 1
@@ -173,11 +173,22 @@ class BatchDrafts:
         if steps // _LOGGED != self.drafts.acceptance.steps // _LOGGED:
             logger.info("Draftwood: %s", self.drafts.acceptance)
 
-    def _committed(self, req: Any, output: Sequence[int], rows: Mapping[str, TopRows]) -> None:
-        """Tell the sources of the tokens of a request's output that they do not know yet."""
+    def _committed(self, req: Any, new: Sequence[int], rows: Mapping[str, TopRows]) -> None:
+        """Tell the sources of the tokens of a request that they do not know yet.
+
+        Args:
+            req: the request; of its output, nothing behind its end counts.
+            new: tokens behind its output.
+            rows: of the step before.
+        """
         known = self.drafts.length(req.rid) - len(req.origin_input_ids_unpadded)
-        if 0 <= known < len(output):
-            self.drafts.commit(req.rid, [*output[known:]], rows.get(req.rid))
+        if known < 0:
+            return
+        fresh = [*req.output_ids[known : getattr(req, "finished_len", None)], *new]
+        # Where the output has fewer tokens than are known, some of the new ones are known, too.
+        fresh = fresh[max(0, known - len(req.output_ids)) :]
+        if fresh:
+            self.drafts.commit(req.rid, fresh, rows.get(req.rid))
 
     def _rows(self) -> dict[str, TopRows]:
         """The rows of the step before, by request."""

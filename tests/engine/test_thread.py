@@ -108,25 +108,6 @@ def test_requests_of_many_threads(target: Gated) -> None:
     assert thread.stats().steps > 0
 
 
-def test_further_requests_are_always_expected(
-    target: Gated, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    thread = thread_of(target)
-    step, told = thread.engine.step, []
-
-    def noting(**named: bool) -> list[Event]:
-        told.append(named)
-        return step(**named)
-
-    monkeypatch.setattr(thread.engine, "step", noting)
-    caller = Caller()
-    thread.submit([Request(PROMPT, 5)], caller)
-    caller.completion()
-    thread.close()
-    assert told
-    assert told == [{"more": True}] * len(told)
-
-
 def test_several_requests_are_taken_together_or_not_at_all(target: Gated) -> None:
     thread = thread_of(target, most=3)
     target.gate.clear()

@@ -13,9 +13,6 @@ from draftwood.server.settings import ServeSettings
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_LONGEST = 1024
-"""Most characters of what is said of a body; it may name a field, however long that is."""
-
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`(?: - at `\$\.?(.*)`)?")
 _PLACED = re.compile(r"(.*) - at `(?:key` in `)?\$\.?(.*)`", re.DOTALL)
 
@@ -56,7 +53,7 @@ def decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise _misfit(shortened(str(error), _LONGEST), kind) from error
+        raise _misfit(shortened(str(error)), kind) from error
     except UnicodeDecodeError as error:
         raise bad_request(f"the body is not valid UTF-8: {error.reason}") from error
     except (msgspec.DecodeError, RecursionError) as error:

@@ -43,8 +43,8 @@ class ApiError(Exception):
         super().__init__(message)
         self.status, self.code = status, code
         # They may hold what the client sent.
-        self.message = shortened(message, _LONGEST)
-        self.param = None if param is None else shortened(param, _LONGEST)
+        self.message = shortened(message)
+        self.param = None if param is None else shortened(param)
         self.headers = headers
 
     def body(self) -> dict[str, Any]:
@@ -71,11 +71,11 @@ _KINDS = {
 }
 
 
-def shortened(text: str, most: int) -> str:
-    """A text of at most so many characters: of a longer one the beginning and the end."""
-    if len(text) <= most:
+def shortened(text: str) -> str:
+    """What is said of a request, which may hold what the client sent: if it is long, both ends."""
+    if len(text) <= _LONGEST:
         return text
-    half = (most - len(_LEFT_OUT)) // 2
+    half = (_LONGEST - len(_LEFT_OUT)) // 2
     return f"{text[:half]}{_LEFT_OUT}{text[-half:]}"
 
 

@@ -35,7 +35,7 @@ from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.lab.bench.intervals import ratio_intervals
 from draftwood.lab.bench.provenance import provenance
-from draftwood.lab.replay.figures import BatchLoad, speed
+from draftwood.lab.replay.figures import BatchLoad, seconds_together, speed
 from draftwood.lab.replay.hosts import PricedHost
 from draftwood.lab.replay.pricing import HEAD, expected_costs, of_sequence
 from draftwood.lab.replay.recording import RecordedPrompt, Recording
@@ -126,10 +126,7 @@ def queue_seconds(
     """Expected seconds of all prompts, decoded in batches of at most so many."""
     replayer = Replayer(recording, live.priced(costs), costs)
     run = replayer.replay_together(one, in_random_order(recording.prompts), places)
-    return sum(
-        costs.step(step.batch + step.nodes, step.context, step.batch, step.levels)
-        for step in run.steps
-    )
+    return seconds_together(run.steps, costs)
 
 
 @dataclass(frozen=True)

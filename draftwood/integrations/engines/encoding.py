@@ -46,7 +46,7 @@ def vocabulary_of(method: Method, tokenizer: Callable[[], Any]) -> str:
     Returns:
         The digest; empty if there is no such file, or no tokenizer that tells its vocabulary.
     """
-    if not any(files_of(method)):
+    if not files_of(method, "file", "table"):
         return ""
     found = tokenizer()
     if not hasattr(found, "get_vocab"):
@@ -58,8 +58,7 @@ def vocabulary_of(method: Method, tokenizer: Callable[[], Any]) -> str:
         return ""
 
 
-def files_of(method: Method) -> list[str]:
-    """Files of token ids that the method's drafters read: memories and prepared tables."""
-    named = ("file", "table")
+def files_of(method: Method, *named: str) -> list[str]:
+    """Files that the method's drafters are given by settings of these names."""
     specs = method.drafters.values()
     return [str(path) for spec in specs for name in named if (path := getattr(spec, name, None))]

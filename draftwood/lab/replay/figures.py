@@ -160,6 +160,17 @@ def speed(
     )
 
 
+def seconds_together(steps: Sequence[BatchStep], costs: StepCosts) -> float:
+    """Expected seconds of prompts that were decoded in batches.
+
+    Raises:
+        DraftwoodError: the costs of a drafter are not known.
+    """
+    return sum(
+        costs.step(step.batch + step.nodes, step.context, step.batch, step.levels) for step in steps
+    )
+
+
 def speed_together(
     steps: Sequence[BatchStep], plain: Sequence[BatchStep], costs: StepCosts, places: int
 ) -> Speed:
@@ -176,10 +187,7 @@ def speed_together(
     """
 
     def rate(of: Sequence[BatchStep]) -> float:
-        return sum(step.committed for step in of) / sum(
-            costs.step(step.batch + step.nodes, step.context, step.batch, step.levels)
-            for step in of
-        )
+        return sum(step.committed for step in of) / seconds_together(of, costs)
 
     sequences = sum(step.batch for step in steps)
     context = sum(step.context for step in plain) / sum(step.batch for step in plain)

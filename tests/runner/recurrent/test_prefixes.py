@@ -26,6 +26,15 @@ def attached(name: str, **settings: Any) -> Runner:
     return attach(HYBRIDS[name](), self_test=False, **settings)
 
 
+def with_small_steps(name: str) -> Runner:
+    """A model whose prompts have larger time steps than its answers."""
+    model = HYBRIDS[name]()
+    for key, value in model.state_dict().items():
+        if key.endswith("dt_bias"):
+            value.fill_(-8.0)
+    return attach(model, self_test=False)
+
+
 def texts(seed: int, *lengths: int) -> list[list[int]]:
     return random_prompts(np.random.default_rng(seed), lengths, VOCAB)
 
@@ -66,11 +75,7 @@ def test_the_next_turn_continues_the_states_of_the_last(name: str, drafted_by: s
 @pytest.mark.parametrize("name", ["zamba2", "nemotron_h"])
 def test_answers_are_read_again_where_prompts_leave_other_states(name: str) -> None:
     """Their prompts have time steps of a least size, and their answers have not."""
-    model = HYBRIDS[name]()
-    for key, value in model.state_dict().items():
-        if key.endswith("dt_bias"):
-            value.fill_(-8.0)
-    runner = attach(model, self_test=False)
+    runner = with_small_steps(name)
     for seed in range(3):
         plain, engine = Engine(runner, "ar"), Engine(runner, "goose:budget=8", prefix_cache="10MB")
         prompt, question = texts(seed, 40, 7)
@@ -85,11 +90,7 @@ def test_answers_are_read_again_where_prompts_leave_other_states(name: str) -> N
 
 def test_states_of_answers_would_be_wrong_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control."""
-    model = HYBRIDS["zamba2"]()
-    for key, value in model.state_dict().items():
-        if key.endswith("dt_bias"):
-            value.fill_(-8.0)
-    runner = attach(model, self_test=False)
+    runner = with_small_steps("zamba2")
     monkeypatch.setattr(RecurrentStates, "_is_prompt", lambda self, slot, n, cached: n == cached)
     differ = []
     for seed in range(3):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines.drafts import FLAT_COSTS, EngineDrafts
-from draftwood.integrations.engines.encoding import encoding, vocabulary_of
+from draftwood.integrations.engines.encoding import encoding, files_of, vocabulary_of
 from draftwood.integrations.engines.environment import costs_of, method_of
 from draftwood.integrations.engines.packed import PackedTree, packed
 from draftwood.integrations.engines.rows import TopRows
@@ -213,9 +213,8 @@ def batch_drafts_of(worker: Any) -> BatchDrafts:
     nodes = int(worker.draft_token_num)
     model = worker.model_runner.model_config
     method = method_of(DEFAULT_METHOD, nodes - 1)
-    files = [getattr(spec, "file", "") for spec in method.drafters.values()]
     sizes = (getattr(worker.server_args, f"{kind}_size", 1) for kind in ("tp", "dp", "pp"))
-    if any(files) and any(size > 1 for size in sizes):
+    if files_of(method, "file") and any(size > 1 for size in sizes):
         raise DraftwoodError(
             "DRAFTWOOD_METHOD: every rank would write the memory's file: leave memory.file out"
         )

@@ -9,7 +9,7 @@ cost (``auto`` with ``layout=drawn``), the tokens may; their distribution does n
 import itertools
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 
@@ -247,7 +247,7 @@ class Engine:
         """
         return self._prompt_tokens, self._copied_tokens
 
-    def stream(self, requests: Sequence[Request]) -> Iterator[Event]:
+    def stream(self, requests: Sequence[Request]) -> Generator[Event, None, None]:
         """Decode the requests, numbered in order, and yield events as they happen.
 
         Closing the iterator cancels what is still running.

@@ -184,6 +184,15 @@ def prepared(
         prompt = tokenizer(prompt)["input_ids"]
     if not isinstance(request.namespace, str):
         raise DraftwoodError(f"namespace is {request.namespace!r}: give text")
+    for name in ("speculate", "skip_special_tokens"):
+        if not isinstance(getattr(request, name), bool):
+            raise DraftwoodError(f"{name} is {getattr(request, name)!r}: give True or False")
+    for name in ("should_stop", "observer"):
+        function = getattr(request, name)
+        if function is not None and not callable(function):
+            raise DraftwoodError(f"{name} is {function!r}: give a function, or None")
+    if request.sampler is not None and not isinstance(request.sampler, Sampler):
+        raise DraftwoodError(f"sampler is {request.sampler!r}: give a draftwood.Sampler, or None")
     if not isinstance(request.sampling, SamplingParams):
         raise DraftwoodError(
             f"sampling is {request.sampling!r}: give draftwood.SamplingParams(temperature=...)"

@@ -50,6 +50,7 @@ class Session:
             )
         self._tokenizer = tokenizer
         self._engine = Engine(target, method, tokenizer, max_batch=1, prefix_cache=memory)
+        self._turn: Generator[Event, None, None] | None = None
         self.messages: list[dict[str, Any]] = []
         if system is not None:
             self.messages.append({"role": "system", "content": system})
@@ -77,7 +78,7 @@ class Session:
         """Send a message and yield the events of the answer, the last of which is its end.
 
         The message and its answer are added to the chat at its end, and not if the iterator is
-        closed before.
+        closed before. The next turn closes the iterator of one that has not ended.
 
         Raises:
             DraftwoodError: see :meth:`send`.
@@ -90,8 +91,14 @@ class Session:
             request = replace(Request(encoded["input_ids"]), **settings)
         except TypeError as error:
             raise DraftwoodError(f"a request has no such setting: {error}") from error
-        for event in checked(self._engine.stream([request])):
-            if isinstance(event, Finished):
-                answer = {"role": "assistant", "content": event.completion.text}
-                self.messages = [*asked, answer]
-            yield event
+        if self._turn is not None:
+            self._turn.close()
+        self._turn = turn = self._engine.stream([request])
+        try:
+            for event in checked(turn):
+                if isinstance(event, Finished):
+                    answer = {"role": "assistant", "content": event.completion.text}
+                    self.messages = [*asked, answer]
+                yield event
+        finally:
+            turn.close()

@@ -29,6 +29,7 @@ from draftwood.runner.attached_models import (
 )
 from draftwood.runner.attention import PREFIX, register
 from draftwood.runner.attention_check import attention_on
+from draftwood.runner.autocast import refuse_autocast
 from draftwood.runner.block_cache import BlockCache
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls, find_direct_calls
@@ -43,6 +44,7 @@ from draftwood.runner.device_trees import DeviceTrees
 from draftwood.runner.eager import eagerly
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.gpu_layers import GpuLayers, fuse_gpu_layers
+from draftwood.runner.implementations import set_for_text
 from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, layer_kinds
 from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
@@ -110,8 +112,7 @@ def attach(
     config, device, mixers = _admit(model)
     ranks = _admit_divided(model, device, mixers)
     kinds = layer_kinds(config, recurrent=bool(mixers))
-    original = config._attn_implementation
-    name = register(original)
+    name = register(config._attn_implementation)
     lengths = position_limits(config)
     references: list[Reference] = []
     if self_test:
@@ -125,8 +126,7 @@ def attach(
     with ExitStack() as failing:
         undo = failing.enter_context(ExitStack())
         undo.callback(unmark_attached, model)
-        undo.callback(model.set_attn_implementation, original)
-        model.set_attn_implementation(name)
+        undo.callback(set_for_text(model, name))
         layers = config.num_hidden_layers
         with eagerly(model):
             layout = probe_cache(model, kinds, layers, device, served_states(mixers))
@@ -367,6 +367,12 @@ def refuse_model(model: Any) -> None:
             f"the adapter of this {kind} puts virtual tokens before every text, which trees would "
             "not see; decode it without draftwood"
         )
+    adapters = getattr(model, "peft_config", {})
+    if any(getattr(each, "alora_invocation_tokens", None) for each in adapters.values()):
+        raise DraftwoodError(
+            f"an adapter of this {kind} is an activated LoRA, which begins in the middle of a "
+            "text, and trees would not know where; decode it without draftwood"
+        )
     if not getattr(model, "_can_set_attn_implementation", lambda: True)():
         raise DraftwoodError(f"{kind} {OWN_ATTENTION}")
 
@@ -418,6 +424,7 @@ def _admit(model: Any) -> tuple[Any, torch.device, list[Mixer]]:
             f"{kind} is in training mode, where dropout makes every forward random; call "
             "model.eval() first"
         )
+    refuse_autocast(model, device)
     mixers = find_mixers(model)
     if any(mixer.replaced for mixer in mixers):
         raise DraftwoodError(

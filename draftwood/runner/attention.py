@@ -126,8 +126,25 @@ def register(original: str) -> str:
         )
     name = PREFIX + original
     AttentionInterface.register(name, _delegating(original))
-    AttentionMaskInterface.register(name, ALL_MASK_ATTENTION_FUNCTIONS[original])
+    AttentionMaskInterface.register(name, _masks(original))
     return name
+
+
+def _masks(original: str) -> Callable[..., torch.Tensor | None]:
+    """The mask function of an implementation, which masks all rows where some are dropped.
+
+    Models whose last layers store no keys drop the rows that nobody reads before these layers. With
+    no mask, PyTorch takes the others for the first rows of their texts. Under the name ``sdpa``
+    such models then keep all rows; they do not know our name.
+    """
+
+    def masks(*args: Any, **kwargs: Any) -> torch.Tensor | None:
+        if getattr(kwargs.get("config"), "num_kv_shared_layers", 0):
+            kwargs["allow_is_causal_skip"] = False
+        mask: torch.Tensor | None = ALL_MASK_ATTENTION_FUNCTIONS[original](*args, **kwargs)
+        return mask
+
+    return masks
 
 
 def _delegating(original: str) -> AttentionFunction:
@@ -147,7 +164,6 @@ def _delegating(original: str) -> AttentionFunction:
                 function = _eager_of(module)
             else:
                 function = ALL_ATTENTION_FUNCTIONS[original]
-                attention_mask = _mask_of_last(module, query, key, attention_mask, kwargs)
             return function(
                 module,
                 query,
@@ -184,27 +200,6 @@ def _delegating(original: str) -> AttentionFunction:
         return output, None
 
     return attention
-
-
-def _mask_of_last(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    mask: torch.Tensor | None,
-    kwargs: dict[str, Any],
-) -> torch.Tensor | None:
-    """The mask, or one for the last queries of a text without a mask.
-
-    Models whose last layers store no keys drop the rows that nobody reads before these layers, but
-    under the name ``sdpa`` not if PyTorch is to hide the later keys: it takes the queries for the
-    first ones. They do not know our name.
-    """
-    q, kv = query.shape[2], key.shape[2]
-    causal = kwargs.get("is_causal")
-    causal = getattr(module, "is_causal", True) if causal is None else causal
-    if mask is not None or not causal or not 1 < q < kv:
-        return mask
-    return torch.ones(q, kv, dtype=torch.bool, device=query.device).tril_(kv - q)[None, None]
 
 
 def _eager_of(module: nn.Module) -> AttentionFunction:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from draftwood.copies import Staging
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, SavedTokens, Submitted, TargetInfo, TargetOutput
+from draftwood.runner.autocast import refuse_autocast
 from draftwood.runner.block_cache import BlockCache
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.int8 import Int8Linear
@@ -101,6 +102,12 @@ class Runner:
         self._undo.close()
         self._detached = True
 
+    def _refuse_detached(self) -> None:
+        if self._detached:
+            raise DraftwoodError(
+                "the model was detached, which ends its engines: make a new one before decoding"
+            )
+
     def companion(self, make: Callable[["Runner"], C]) -> C:
         """The result of ``make`` for this runner, made once."""
         if make not in self._companions:
@@ -113,10 +120,11 @@ class Runner:
         """Reserve a slot for a request of up to ``capacity`` tokens and return its number.
 
         Raises:
-            DraftwoodError: the model was detached, or put into training mode.
+            DraftwoodError: the model was detached, or put into training mode, or
+                ``torch.autocast`` would compute in another dtype than the model's.
         """
-        if self._detached:
-            raise DraftwoodError("the model was detached; attach it again before decoding")
+        self._refuse_detached()
+        refuse_autocast(self.model, self.info.device)
         if self.model.training:
             raise DraftwoodError("the model was put into training mode; call model.eval() first")
         for linear in self._packed:
@@ -229,8 +237,10 @@ class Runner:
                 default the prompt's length in an empty slot, else 0.
 
         Raises:
-            DraftwoodError: a prompt is empty, a slot is not open, or it is named twice.
+            DraftwoodError: a prompt is empty, a slot is not open, or it is named twice, or the
+                model was detached.
         """
+        self._refuse_detached()
         starts = [self.cache.length(slot) for slot in slots]
         given = [
             PendingPrompt(slot, np.asarray(tokens, dtype=np.int64), start)
@@ -329,8 +339,9 @@ class Runner:
         :meth:`prefill`. ``numbers``, int64, are uploaded with the forward's own.
 
         Raises:
-            DraftwoodError: a slot is not open, or is named twice.
+            DraftwoodError: a slot is not open, or is named twice, or the model was detached.
         """
+        self._refuse_detached()
         cache, b = self.cache, len(trees)
         rows = [cache.row(slot) for slot in slots]
         done, unread = done or [0] * b, unread or [0] * b

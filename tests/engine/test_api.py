@@ -50,6 +50,19 @@ def test_a_model_is_attached_and_shared_with_generate() -> None:
     with pytest.raises(DraftwoodError, match="the model was detached"):
         engine.generate([Request(IDS, 12)])
     assert Engine(runner_of(model)).method.name == "auto"
+    with pytest.raises(DraftwoodError, match="make a new one"):
+        engine.generate([Request(IDS, 12)])
+
+
+def test_requests_of_a_model_that_is_detached_meanwhile_say_so() -> None:
+    model = tiny_llama()
+    engine = Engine(model, "goose:budget=8")
+    engine.add(Request(IDS, 12))
+    while not engine.step():
+        pass
+    detach(model)
+    with pytest.raises(DraftwoodError, match="the model was detached"):
+        engine.step()
 
 
 @pytest.mark.parametrize(
@@ -133,6 +146,11 @@ def test_requests_in_any_form(given: dict[str, Any], stored: dict[str, Any]) -> 
         ({"eos": "x"}, "eos is 'x': give a sequence of integers"),
         ({"eos": 1.5}, "eos is 1.5: give a sequence of integers"),
         ({"stop": 5}, "stop is 5: give strings"),
+        ({"speculate": "no"}, "speculate is 'no': give True or False"),
+        ({"skip_special_tokens": 1}, "skip_special_tokens is 1: give True or False"),
+        ({"should_stop": 5}, "should_stop is 5: give a function, or None"),
+        ({"observer": 5}, "observer is 5: give a function, or None"),
+        ({"sampler": 5}, "sampler is 5: give a draftwood.Sampler, or None"),
         ({"stop": [5]}, r"stop is \[5\]: give strings"),
         ({"sampling": 0.7}, r"sampling is 0.7: give draftwood\.SamplingParams"),
         ({"sampling": SamplingParams(banned_tokens=(900,))}, "banned_tokens"),

@@ -51,6 +51,21 @@ def test_an_answer_that_is_left_early_is_not_in_the_chat(loaded: Any) -> None:
     assert len(session.send("Once upon a time", max_new_tokens=5).tokens) == 5
 
 
+def test_the_next_turn_ends_one_that_was_left_while_its_iterator_is_kept(loaded: Any) -> None:
+    session = Session(loaded.model, loaded.tokenizer, "goose")
+    left = session.stream("Once upon a time", max_new_tokens=50)
+    assert any(isinstance(event, Delta) for event in left)
+    answer = session.send("The end", max_new_tokens=5)
+    assert session.messages == [
+        {"role": "user", "content": "The end"},
+        {"role": "assistant", "content": answer.text},
+    ]
+    alone = Session(loaded.model, loaded.tokenizer, "goose")
+    assert answer.tokens == alone.send("The end", max_new_tokens=5).tokens
+    assert list(left) == []
+    assert len(session.messages) == 2
+
+
 def test_what_is_wrong_is_refused_and_changes_nothing(loaded: Any) -> None:
     session = Session(loaded.model, loaded.tokenizer, "ar")
     with pytest.raises(DraftwoodError, match=r"no such setting.*max_tokens"):

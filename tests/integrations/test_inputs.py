@@ -82,6 +82,14 @@ def test_several_texts_need_no_pad_token() -> None:
     assert [len(row) for row in rows] == [11, 11, 11]
 
 
+def test_a_tokenizers_output_without_padding() -> None:
+    encoded = TOKENIZER(["a b", "c", "hello"])
+    assert len({len(row) for row in encoded["attention_mask"]}) > 1
+    assert ours(encoded) == ours(["a b", "c", "hello"]) == ours(**encoded)
+    hidden = ours([IDS, LONGER], attention_mask=[[1] * len(IDS), [0, 1, 1, 1, 1, 1]])
+    assert ends(hidden) == [alone(IDS), alone(LONGER[1:])]
+
+
 def test_several_prompts_of_ids() -> None:
     rows = ours([IDS, LONGER])
     assert ends(rows) == [alone(IDS), alone(LONGER)]
@@ -134,6 +142,11 @@ def test_the_pad_token() -> None:
         (None, {"inputs_embeds": torch.zeros(1, 3, 32)}, "inputs_embeds"),
         (IDS, {"method": 3}, "a method cannot be 3: give its name"),
         (IDS, {"tokenizer": None, "stop_strings": ["a"]}, "stop_strings need a tokenizer"),
+        (
+            [IDS, LONGER],
+            {"attention_mask": [[1] * 6, [1] * 6]},
+            r"\[6, 6\] numbers .* \[4, 6\] tok",
+        ),
         (IDS, {"custom_generate": "x"}, "custom_generate is given by method: leave it out"),
     ],
 )

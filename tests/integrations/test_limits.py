@@ -121,6 +121,38 @@ def test_the_model_is_checked_before_its_arguments(make: Callable[[], Any], comp
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+def test_adapters_that_begin_in_the_middle_of_a_text_are_refused() -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(task_type="CAUSAL_LM", alora_invocation_tokens=[40, 41])
+    model: Any = peft.get_peft_model(tiny_llama(), config).eval()
+    kwargs = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS), "max_new_tokens": 3}
+    with pytest.raises(DraftwoodError, match="is an activated LoRA"):
+        model.generate(**kwargs, pad_token_id=0, custom_generate=custom_generate("goose"))
+    with pytest.raises(DraftwoodError, match="is an activated LoRA"):
+        attach(model)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+@pytest.mark.parametrize("rows", [1, 2])
+def test_adapters_chosen_by_row_are_refused(rows: int) -> None:
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(task_type="CAUSAL_LM", r=4, init_lora_weights=False)
+    model: Any = peft.get_peft_model(tiny_llama(), config)
+    model.add_adapter("other", config)
+    model.eval()
+    ids = IDS.repeat(rows, 1)
+    kwargs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "max_new_tokens": 8}
+    kwargs |= {"pad_token_id": 0, "adapter_names": ["other"] * rows}
+    expected = model.generate(**kwargs)
+    ours = {"custom_generate": custom_generate("goose")}
+    if rows == 1:
+        assert model.generate(**kwargs, **ours).tolist() == expected.tolist()
+        return
+    with pytest.raises(DraftwoodError, match="call generate once for each row"):
+        model.generate(**kwargs, **ours)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 @pytest.mark.parametrize("kind", ["PromptTuningConfig", "PrefixTuningConfig"])
 def test_adapters_that_put_virtual_tokens_before_the_text_are_refused(kind: str) -> None:
     peft = pytest.importorskip("peft")

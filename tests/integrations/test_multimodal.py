@@ -48,6 +48,28 @@ def test_text_is_continued_as_by_plain_decoding() -> None:
     assert greedy_tokens(made, IDS, 24, custom_generate=draftwood.goose()) == plain
 
 
+@pytest.mark.parametrize(("text", "vision"), [("sdpa", "eager"), ("eager", "sdpa")])
+def test_other_parts_keep_their_attention(text: str, vision: str) -> None:
+    made = model()
+    made.set_attn_implementation({"text_config": text, "vision_config": vision})
+    before = implementations(made)
+    draftwood.attach(made)
+    attached = implementations(made)
+    assert {name for name in before if attached[name] != before[name]} >= {"model.language_model"}
+    assert attached["model.vision_tower"] == before["model.vision_tower"] == vision
+    draftwood.detach(made)
+    assert implementations(made) == before
+
+
+def implementations(made: Any) -> dict[str, str]:
+    """The attention implementation of each part that has one."""
+    return {
+        name: module.config._attn_implementation
+        for name, module in made.named_modules()
+        if hasattr(module, "config")
+    }
+
+
 def test_images_are_refused_by_name() -> None:
     settings = {"pixel_values": torch.zeros(1, 3, 28, 28), "custom_generate": draftwood.goose()}
     ids = torch.tensor([[91, 90, 90, 90, 90, 92, 5, 17]])

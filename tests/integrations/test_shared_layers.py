@@ -49,6 +49,19 @@ def test_generate_returns_the_tokens_of_plain_decoding(made: Callable[[], Any]) 
     assert torch.equal(tokens(model, PROMPTS[1]), plain[1])
 
 
+@pytest.mark.parametrize("name", ["llama", "gemma2", "qwen3", "gemma4"])
+def test_an_attached_model_decodes_plainly_with_a_static_cache(name: str) -> None:
+    """Its keys are longer than the text, which no mask says."""
+    model = FAMILIES[name]()
+    with torch.no_grad():  # so that what a token sees decides what follows it
+        for parameter in model.parameters():
+            parameter.mul_(3)
+    settings: Any = {"cache_implementation": "static", "disable_compile": True}
+    expected = tokens(model, [PHRASE], **settings)
+    attach(model)
+    assert torch.equal(tokens(model, [PHRASE], **settings), expected)
+
+
 @pytest.mark.parametrize("rows", [1, 4])
 def test_an_attached_model_computes_the_last_rows_as_before(rows: int) -> None:
     """Its last layers get only the rows that are read."""

@@ -142,16 +142,6 @@ def test_the_sizes_of_groups_are_recorded() -> None:
     assert found.read == [(k, k)]
 
 
-@pytest.mark.parametrize("kept", [1, Q - 1, Q])
-def test_plain_attention_of_the_last_rows_sees_what_lies_before_them(kept: int) -> None:
-    module = FAMILIES["llama"]().model.layers[0].self_attn
-    heads = KEY_HEADS * module.num_key_value_groups
-    q, k = torch.randn(1, heads, Q, D), torch.randn(1, KEY_HEADS, Q, D)
-    every, _ = registered()(module, q, k, k, None)
-    last, _ = registered()(module, q[:, :, -kept:], k, k, None)
-    torch.testing.assert_close(last, every[:, -kept:])
-
-
 @pytest.mark.parametrize("demand", ["position_bias", "something_new"])
 def test_arguments_that_would_be_ignored_are_refused(demand: str) -> None:
     module = FAMILIES["llama"]().model.layers[0].self_attn

@@ -65,12 +65,26 @@ def arguments(
         width = max(map(len, rows))
         ids = [[pad] * (width - len(row)) + row for row in rows]
         kwargs["input_ids"] = torch.tensor(ids, device=device)
-        if mask is None:
-            mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+        mask = [[1] * len(row) for row in rows] if mask is None else mask
+        if not isinstance(mask, torch.Tensor):
+            mask = _padded(mask, rows, width)
     if mask is not None:
         mask = torch.as_tensor(mask, device=device)
         kwargs["attention_mask"] = mask[None] if mask.dim() == 1 else mask
     return kwargs
+
+
+def _padded(mask: Any, rows: Sequence[Sequence[int]], width: int) -> list[list[int]]:
+    """The masks of rows, of which each is as long as its row, padded as the rows are."""
+    given = [mask] if len(rows) == 1 and len(mask) == len(rows[0]) else list(mask)
+    found = [part.tolist() if isinstance(part, torch.Tensor) else part for part in given]
+    lengths = [len(part) if isinstance(part, Sequence) else 0 for part in found]
+    if lengths != [*map(len, rows)]:
+        raise DraftwoodError(
+            f"attention_mask has rows of {lengths} numbers and the prompts have "
+            f"{[*map(len, rows)]} tokens: give one number for each token, or leave it out"
+        )
+    return [[0] * (width - len(part)) + [*part] for part in found]
 
 
 def pad_token(*sources: Any) -> int | None:

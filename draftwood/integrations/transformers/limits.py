@@ -55,6 +55,7 @@ def refuse_unsupported(
     refuse_model(model)
     # A wrapper such as PEFT replaces this method while its generate calls the model's own.
     refuse_model(getattr(model.prepare_inputs_for_generation, "__self__", model))
+    _refuse_adapters(model)
     _refuse_withheld(withheld)
     for name, reason in _REASONS.items():
         value = getattr(config, name, None)
@@ -76,6 +77,18 @@ def refuse_unsupported(
             )
     _refuse_cache(model_kwargs.get("past_key_values"))
     _refuse_positions(model_kwargs.get("position_ids"), model_kwargs.get("attention_mask"))
+
+
+def _refuse_adapters(model: PreTrainedModel) -> None:
+    """Refuse a choice of adapters by row. PEFT keeps it in hooks and hands it to nobody."""
+    for module in model.modules():
+        for hook in module._forward_pre_hooks.values():
+            names = getattr(hook, "keywords", {}).get("adapter_names", ())
+            if len(names) > 1:
+                raise DraftwoodError(
+                    "generate(adapter_names=...) of several rows is not supported, because a step "
+                    "computes all rows in one: call generate once for each row"
+                )
 
 
 def _refuse_withheld(withheld: Withheld) -> None:

@@ -15,6 +15,8 @@ import torch
 from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 
+from draftwood.runner.patched import PatchedForward
+
 any_global_hook: Callable[[], bool] = _has_any_global_hook
 """Whether a hook was registered for all modules, which calls past ``nn.Module`` would miss."""
 
@@ -37,8 +39,8 @@ class DirectCalls:
         if any_global_hook():
             return
         for attributes, children, name, call in self._members:
-            # Not for a child that was replaced since.
-            if children.get(name) is call._module:
+            # Not for a child that was replaced since, or whose ``forward`` was.
+            if children.get(name) is call._module and call.unchanged():
                 attributes[name] = call
 
     def __exit__(self, *_: object) -> None:
@@ -48,17 +50,20 @@ class DirectCalls:
 
 
 def find_direct_calls(model: nn.Module) -> DirectCalls:
-    """Find all modules whose child has a patched ``forward``.
+    """Find all modules whose child has a ``forward`` that Draftwood patched.
 
-    The model's own children are left out: they are called once, and callers read them.
+    One that somebody else replaced may take other arguments. The model's own children are left out:
+    they are called once, and callers read them.
     """
     members = []
     for parent in model.modules():
         if parent is model:
             continue
         for name, child in parent._modules.items():
-            if child is not None and "forward" in child.__dict__ and name not in parent.__dict__:
-                members.append((parent, name, _DirectCall(child, child.__dict__["forward"])))
+            forward: Any = None if child is None else child.__dict__.get("forward")
+            patched = isinstance(forward, PatchedForward)
+            if child is not None and patched and name not in parent.__dict__:
+                members.append((parent, name, _DirectCall(child, forward)))
     return DirectCalls(members)
 
 
@@ -76,6 +81,10 @@ class _DirectCall:
             ("_after", module._forward_hooks),
         ):
             object.__setattr__(self, name, value)
+
+    def unchanged(self) -> bool:
+        """Whether the module's ``forward`` is the one it had."""
+        return self._module.__dict__.get("forward") is self._forward
 
     def __call__(self, x: torch.Tensor) -> Any:
         if self._before or self._after:

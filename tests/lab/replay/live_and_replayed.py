@@ -1,6 +1,6 @@
 """A model, its recordings, and the steps of live and replayed runs in comparable form."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from unittest.mock import patch
@@ -96,7 +96,7 @@ class WatchedEngine(Engine):
 
     steps: list[StepStats]
 
-    def stream(self, requests: Sequence[Request]) -> Iterator[Event]:
+    def stream(self, requests: Sequence[Request]) -> Generator[Event, None, None]:
         for event in super().stream(requests):
             if isinstance(event, Stepped):
                 self.steps.append(event.stats)

@@ -9,8 +9,10 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
+from draftwood.integrations.transformers import custom_generate
 from draftwood.runner.attach import attach
 from draftwood.runner.cpu.calls import find_direct_calls
+from draftwood.runner.patched import PatchedForward
 from tests.factories.model_families import FAMILIES
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
@@ -36,10 +38,11 @@ class Model(nn.Module):
         return self.head(self.block(x))
 
 
-class Doubled:
+class Doubled(PatchedForward):
     """A patched forward that counts its calls; its copy is the plain forward."""
 
     def __init__(self, module: nn.Linear) -> None:
+        super().__init__(module)
         self.module = module
         self.calls = 0
 
@@ -59,7 +62,6 @@ def forward() -> Doubled:
 def model(forward: Doubled) -> Model:
     made = Model()
     made.block.inner = forward.module
-    forward.module.forward = forward  # type: ignore[method-assign,assignment]
     return made
 
 
@@ -130,6 +132,56 @@ def test_a_replaced_child_is_called_itself(model: Model, forward: Doubled) -> No
         assert model.block.inner is model.block._modules["inner"]
         model(X)
     assert forward.calls == 0
+
+
+def tripled(x: torch.Tensor) -> torch.Tensor:
+    return 3 * x
+
+
+def test_a_forward_that_is_replaced_later_is_called(model: Model, forward: Doubled) -> None:
+    direct_calls = find_direct_calls(model)
+    forward.module.forward = tripled  # type: ignore[method-assign,assignment]
+    with direct_calls:
+        assert torch.equal(model.block(X), 3 * X + model.block.other(X))
+    forward.module.forward = forward  # type: ignore[method-assign,assignment]
+    with direct_calls:
+        model(X)
+    assert forward.calls == 1
+
+
+def test_a_forward_of_somebody_else_is_called_as_the_module_calls_it(model: Model) -> None:
+    model.block.other.forward = tripled  # type: ignore[method-assign,assignment]
+    assert len(find_direct_calls(model)) == 1
+
+
+def steered(module: nn.Module) -> Any:
+    """A replacement of a module's ``forward`` that returns something else."""
+    inner = module.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        found = inner(*args, **kwargs)
+        return (1.5 * found[0], *found[1:]) if isinstance(found, tuple) else 1.5 * found
+
+    return forward
+
+
+@pytest.mark.parametrize("name", ["self_attn", "mlp.down_proj", "input_layernorm"])
+@pytest.mark.parametrize("attached_before", [True, False])
+def test_a_method_decodes_what_a_wrapped_model_does(name: str, attached_before: bool) -> None:
+    model, plain = FAMILIES["llama"](), FAMILIES["llama"]()
+    for each in (model, plain):
+        if each is model and attached_before:
+            attach(each)
+        module = each.model.layers[1].get_submodule(name)
+        module.forward = steered(module)
+    settings: Any = {"max_new_tokens": 24, "eos_token_id": None, "pad_token_id": 0}
+    prompt = torch.tensor([[5, 17, 8, 33, 5, 17]])
+    expected = plain.generate(prompt, do_sample=False, **settings)
+    found = model.generate(
+        prompt, do_sample=False, custom_generate=custom_generate("goose"), **settings
+    )
+    assert found.tolist() == expected.tolist()
+    assert found.tolist() == model.generate(prompt, do_sample=False, **settings).tolist()
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])

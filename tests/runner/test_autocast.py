@@ -1,0 +1,51 @@
+"""Autocast to another dtype than the model's is refused."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import draftwood
+from draftwood import DraftwoodError, Engine, Request
+from tests.factories.tiny_llama import tiny_llama
+
+IDS = torch.tensor([[5, 17, 44, 5, 17, 30]])
+
+
+def decoded(model: Any) -> list[int]:
+    [done] = Engine(model, "goose").generate([Request(IDS[0].tolist(), 4)])
+    return [*done.checked().tokens]
+
+
+def test_it_is_refused_when_a_model_is_attached_and_when_it_decodes() -> None:
+    model = tiny_llama()
+    with (
+        torch.autocast("cpu", torch.bfloat16),
+        pytest.raises(DraftwoodError, match="leave autocas"),
+    ):
+        draftwood.attach(model)
+    expected = decoded(model)
+    with (
+        torch.autocast("cpu", torch.bfloat16),
+        pytest.raises(DraftwoodError, match="leave autocas"),
+    ):
+        decoded(model)
+    assert decoded(model) == expected
+
+
+def test_autocast_to_the_models_own_dtype_changes_nothing() -> None:
+    model: Any = tiny_llama()
+    model.to(torch.bfloat16)
+    expected = decoded(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert decoded(model) == expected
+
+
+def test_a_forward_wrapped_by_accelerate_is_refused() -> None:
+    accelerate = pytest.importorskip("accelerate")
+    accelerator = accelerate.Accelerator(mixed_precision="bf16", cpu=True)
+    model: Any = accelerator.prepare(tiny_llama())
+    with pytest.raises(DraftwoodError, match=r"accelerate runs this \w+ in mixed precision"):
+        draftwood.attach(accelerator.unwrap_model(model).eval())
+    plain = accelerator.unwrap_model(model, keep_fp32_wrapper=False).eval()
+    assert decoded(plain) == decoded(tiny_llama())

@@ -125,6 +125,7 @@ def tune(
         measure_prompts,
         measure_target,
     )
+    from draftwood.costs.recall import places_of
     from draftwood.costs.store import key_of
     from draftwood.engine.host import ModelHost
     from draftwood.runner.attach import attach
@@ -134,7 +135,7 @@ def tune(
     if output is not None:
         check_writable(output)
     if picture is not None:
-        _tune_tables.check(picture)
+        _tune_tables.check(picture, output)
     warn_if_busy(model.threads)
     loaded = model.load()
     target = attach(loaded.model, fresh=fresh)
@@ -185,8 +186,7 @@ def tune(
         if taken
     ]
 
-    places = {source: host.identity(spec.model, spec.dtype) for source, spec in specs.items()}
-    key = key_of(target.info, places)
+    key = key_of(target.info, places_of(host, specs))
     saved = _save(key, found, other.others)
     terminal = console()
     for b in grid.batches:

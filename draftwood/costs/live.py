@@ -36,9 +36,12 @@ _NEWEST = 0.1
 """Weight of the newest step in the moving averages of a search and of draft levels; the first of
 the latter weigh more."""
 
+_FORGOTTEN = 2.0 ** (-1.0 / 512.0)
+"""What is left, after a step, of the logarithm of a drafter's factor that was not asked."""
+
 _SOON, _SELDOM = 4, 64
-"""Steps with drafts after which one without is due, in a batch of several sequences: at first, and
-at last. In between they double."""
+"""Steps with a search after which one without is due, in a batch of several sequences: at first,
+and at last. In between they double."""
 
 
 class LiveCosts:
@@ -57,10 +60,11 @@ class LiveCosts:
         return self._at(batch).now
 
     def plain_due(self, batch: int) -> bool:
-        """Whether a batch has drafted for so long that a step without a draft is to be timed.
+        """Whether a batch has searched for so long that a plain step is to be timed.
 
         All sizes of a forward may be slower than they were measured, and the smallest one not. A
-        tuner that always drafts would never see it.
+        tuner that always drafts would never see it. And searching takes time too, even where
+        nothing that was found pays.
         """
         return self._at(batch).plain_due
 
@@ -93,6 +97,7 @@ class LiveCosts:
             tokens: that it committed.
             seconds: that it took, over those of a plain step at its load.
         """
+        self._at(batch).compared(searched=searched)
         self._at(batch).guard.observe(searched, tokens / batch, seconds)
 
     def searched(
@@ -104,11 +109,11 @@ class LiveCosts:
             batch: sequences.
             search: seconds before the first draft level.
             drafting: seconds from then on until all trees were grown.
-            levels: seconds that each drafter's levels were expected to take of these.
+            levels: seconds that the levels of each drafter that was asked were expected to take of
+                these; all 0 if that is not known.
         """
         self._at(batch).searched(search)
-        if any(levels.values()):
-            self._at(batch).drafted(drafting, levels)
+        self._at(batch).drafted(drafting, levels)
 
     def _at(self, batch: int) -> "_Followed":
         """Costs shared by all batches nearest to one power of two, on a logarithmic scale."""
@@ -146,11 +151,12 @@ class _Followed:
 
     def __init__(self, costs: StepCosts, plain_after: int, guard: Guard) -> None:
         self.now, self.guard = costs, guard
-        self._plain_after, self._drafted_steps = plain_after, 0
+        self._plain_after, self._searched_steps = plain_after, 0
         self.search = 0.0
         self._searches = 0
         self._levels = dict.fromkeys(costs.drafters, 1.0)
         self._drafted = dict.fromkeys(costs.drafters, 0.0)
+        self._met: set[str] = set()
         self._given = costs
         self._target = Refined(costs.target)
         self._steps = 0
@@ -162,17 +168,20 @@ class _Followed:
 
     @property
     def plain_due(self) -> bool:
-        """Whether a step without a draft is due."""
-        return self._drafted_steps >= self._plain_after
+        """Whether a step without a search is due."""
+        return self._searched_steps >= self._plain_after
+
+    def compared(self, *, searched: bool) -> None:
+        """Count a whole step."""
+        if searched:
+            self._searched_steps += 1
+            return
+        if self.plain_due:
+            self._plain_after = min(2 * self._plain_after, _SELDOM)
+        self._searched_steps = 0
 
     def observe(self, tokens: int, context: int, batch: int, target: float, outside: float) -> None:
         """Count a step."""
-        if tokens > batch:
-            self._drafted_steps += 1
-        else:
-            if self.plain_due:
-                self._plain_after = min(2 * self._plain_after, _SELDOM)
-            self._drafted_steps = 0
         # A step is not read before the curve is made anew, and waits until then: behind a forward
         # all code is slow at first, and of several steps at once only one pays for that.
         self._waiting.append((tokens, context, batch, target, outside))
@@ -198,9 +207,19 @@ class _Followed:
         """Count the draft levels of a step, which were expected to take so much of the time.
 
         The time is known of all drafters together, so that each one's factor moves by its share of
-        what was expected.
+        what was expected. The first levels of a drafter met code and tables that were not at hand
+        yet, and do not count. The factor of one that is not asked is forgotten: a slow moment would
+        otherwise end its use for good.
         """
+        for name in self._levels.keys() - expected.keys():
+            self._levels[name] **= _FORGOTTEN
         total = sum(expected.values())
+        if not total:
+            return
+        new = expected.keys() - self._met
+        self._met |= new
+        if new:
+            return
         ratio = min(max(seconds / total, 1.0 / _CUT), _CUT)
         for name in self._levels:
             share = expected.get(name, 0.0) / total

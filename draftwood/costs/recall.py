@@ -3,13 +3,13 @@
 What measures them is imported then, as it loads torch: a host that has costs needs none.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
-from draftwood.protocols import Built, DrafterSpec, Host, Needs, Target, shared
+from draftwood.protocols import Built, DrafterSpec, Host, Needs, Policy, Target, settings, shared
 
 _OUTSIDE, _NODE = 0.08, 0.001
 """Host time per step and per node, relative to a forward of one token, until steps are timed."""
@@ -24,37 +24,64 @@ class CostsOf:
 
     Attributes:
         drafters: source and settings of every drafter that has a model.
+        method: the policy and all drafters. Engines of other methods have live costs of their own:
+            how long a search takes, and whether drafting pays, differs from method to method.
     """
+
+    drafters: tuple[tuple[str, DrafterSpec], ...]
+    method: Hashable = None
+
+
+@dataclass(frozen=True)
+class _MeasuredOf:
+    """The key under which a host shares measured costs, whatever the method."""
 
     drafters: tuple[tuple[str, DrafterSpec], ...]
 
 
-def recall_or_measure(host: Host, drafters: Mapping[str, Built]) -> LiveCosts:
+def recall_or_measure(
+    host: Host, drafters: Mapping[str, Built], policy: Policy | None = None
+) -> LiveCosts:
     """Live step costs of the target and of each draft model.
 
-    Measured on first use or read from the cache; one object per host and set of drafters.
+    Measured on first use or read from the cache. One object per host and method.
 
     Args:
         host: where the drafters were built.
         drafters: by source name.
+        policy: of the method.
     """
     with_model = {source: built for source, built in drafters.items() if built.spec.model}
 
     def measure() -> StepCosts:
         return _measured(host.target, with_model)
 
-    def make() -> LiveCosts:
+    def recall() -> StepCosts:
         from draftwood.costs.store import key_of, read_or_measure
 
-        specs = {source: built.spec for source, built in with_model.items()}
-        places = {s: host.identity(spec.model, spec.dtype) for s, spec in specs.items()}
+        places = places_of(host, {source: built.spec for source, built in with_model.items()})
         known = host.info.identity and all(places.values())
-        return LiveCosts(
-            read_or_measure(key_of(host.info, places), measure) if known else measure()
-        )
+        return read_or_measure(key_of(host.info, places), measure) if known else measure()
 
-    key = CostsOf(tuple((source, built.spec) for source, built in with_model.items()))
-    return host.share(key, make)
+    models = tuple((source, built.spec) for source, built in with_model.items())
+    every = tuple((source, built.spec) for source, built in drafters.items())
+    return host.share(
+        CostsOf(models, (policy, every)), lambda: LiveCosts(host.share(_MeasuredOf(models), recall))
+    )
+
+
+def places_of(host: Host, specs: Mapping[str, DrafterSpec]) -> dict[str, str]:
+    """What the costs of drafters with a model depend on, by source; empty text: not known.
+
+    It is the model, the kind of drafter and its settings: these decide what a forward is over.
+    """
+    found = {}
+    for source, spec in specs.items():
+        identity = host.identity(spec.model, spec.dtype)
+        given = (getattr(spec, each.name) for each in settings(type(spec)) if not each.flag)
+        kind = " ".join([type(spec).__name__, *map(str, given)])
+        found[source] = identity and f"{identity} {kind}"
+    return found
 
 
 def _measured(target: Target, drafters: Mapping[str, Built]) -> StepCosts:

@@ -1,5 +1,6 @@
 """Costs that follow the steps, for batches of each size by themselves."""
 
+import math
 import random
 from dataclasses import replace
 
@@ -212,27 +213,55 @@ def test_each_drafter_has_a_factor_of_its_own() -> None:
 
 
 def due_after(batch: int, steps: int) -> list[int]:
-    """Steps before which a step without a draft was due, and was taken."""
+    """Steps before which a step without a search was due, and was taken."""
     live, found = LiveCosts(GIVEN), []
     for step in range(steps):
-        if live.plain_due(batch):
+        due = live.plain_due(batch)
+        if due:
             found.append(step)
-        drafted = 0 if live.plain_due(batch) else 3
+        # Of the steps that search, every third finds nothing that pays.
+        drafted = 0 if due or step % 3 == 0 else 3
         live.observe(batch + drafted, 100, batch, 1.0, 0.1)
+        live.compare(batch, not due, batch + drafted, 1.0)
     return found
 
 
-def test_after_many_steps_with_drafts_one_without_is_due() -> None:
+def test_after_many_steps_with_a_search_one_without_is_due() -> None:
     assert due_after(4, 260) == [4, 13, 30, 63, 128, 193, 258]
     # One sequence alone was measured beforehand.
     assert due_after(1, 260) == [64, 129, 194, 259]
 
 
-def test_none_is_due_while_some_steps_draft_nothing() -> None:
+def test_none_is_due_while_some_steps_do_not_search() -> None:
     live = LiveCosts(GIVEN)
     for step in range(100):
         assert not live.plain_due(4)
-        live.observe(4 + step % 3, 100, 4, 1.0, 0.1)
+        live.compare(4, step % 3 > 0, 4, 1.0)
+
+
+def test_a_slow_first_level_does_not_count() -> None:
+    live = LiveCosts(GIVEN)
+    before = live.now(1).drafters["draft"].seconds(1)
+    live.searched(1, 0.1, 4.0 * before, {"draft": before})
+    assert live.now(1).drafters["draft"].seconds(1) == before
+    live.searched(1, 0.1, 4.0 * before, {"draft": before})
+    assert live.now(1).drafters["draft"].seconds(1) > 1.5 * before
+
+
+def test_slow_levels_are_forgotten_while_a_drafter_is_not_asked() -> None:
+    live = LiveCosts(GIVEN)
+    before = live.now(1).drafters["draft"].seconds(1)
+    for _ in range(20):
+        live.searched(1, 0.1, 3.0 * before, {"draft": before})
+    for _ in range(20):  # what it takes is not known
+        live.searched(1, 0.1, 3.0 * before, {"draft": 0.0})
+    slow = live.now(1).drafters["draft"].seconds(1)
+    assert slow > 2.5 * before
+    for _ in range(1024):
+        live.searched(1, 0.1, 0.0, {})
+    live.observe(1, 100, 1, GIVEN.target.seconds(1, 100, 1), 0.2)
+    left = math.log(live.now(1).drafters["draft"].seconds(1) / before)
+    assert left == pytest.approx(math.log(slow / before) / 4, rel=0.05)
 
 
 def test_a_step_without_a_draft_corrects_its_own_size_alone() -> None:

@@ -30,7 +30,7 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.methods import method
 from draftwood.policies.auto import policy
-from draftwood.protocols import Built, Host
+from draftwood.protocols import Built, Host, Policy
 from draftwood.runner.runner import Runner
 from tests.factories.tiny_llama import tiny_llama
 
@@ -144,7 +144,7 @@ def _every_method(model: Any, tokenizer: Any) -> dict[str, Any]:
     return found
 
 
-def _cheap(_: Host, drafters: Mapping[str, Built]) -> LiveCosts:
+def _cheap(_: Host, drafters: Mapping[str, Built], __: Policy) -> LiveCosts:
     """Costs of a step at which drafting pays; they follow the times of its steps."""
     level = Curve((1, 8), (2e-4, 2.1e-4))
     return LiveCosts(StepCosts(Curve((1, 64), (0.01, 0.011)), dict.fromkeys(drafters, level)))

@@ -65,11 +65,14 @@ class AdaptiveChain(Policy):
         return True
 
     def tuner(self, host: Host, drafters: Mapping[str, Built]) -> Tuner:
-        """A tuner of the target's measured costs; engines on one host share what is learnt."""
+        """A tuner of the target's measured costs.
+
+        Engines of one method on one host share what is learnt.
+        """
         one = drafters[self.source]
         key = Learnt((self, one.spec.model, one.drafter.at_once))
         acceptance = host.share(key, lambda: AcceptanceEstimator(max(1, self.budget), self.warmup))
-        costs = recall_or_measure(host, drafters)
+        costs = recall_or_measure(host, drafters, self)
         return AdaptiveTuner(acceptance, costs, at_once=one.drafter.at_once)
 
     def grow(self, growth: Growth, state: None) -> Grower:

@@ -209,8 +209,10 @@ class Counts:
         self._acceptance = None
         if self._weight > _LIMIT:
             self._writable()[:, :2] /= self._weight
-            self._offered /= self._weight
-            self._taken /= self._weight
+            # Steps without candidates add nothing. The frequency of all stays what it was.
+            scale = max(1.0 / self._weight, 1.0 / (_LIMIT * self._offered))
+            self._offered *= scale
+            self._taken *= scale
             self._weight = 1.0
 
     def totals(self) -> dict[Codes, tuple[float, float]]:

@@ -7,6 +7,7 @@ of those with a model apart.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.files import decode, encode, read_json, write_text
 from draftwood.policies.auto.calibration import Calibration, Prior
 from draftwood.policies.auto.features import SCHEME, Source, bucket_of, codes_of
-from draftwood.policies.auto.offsets import Learnt
+from draftwood.policies.auto.offsets import BOUND, Learnt
 from draftwood.protocols import Evidence, Fingerprint
 
 VERSION = 2
@@ -57,6 +58,8 @@ class _Offsets:
         source = Source(self.name, self.evidence, neural)
         if not len(self.offsets) == len(self.curvatures) == 2 * source.codes:
             raise ValueError(f"{2 * source.codes} offsets of {self.name} are needed")
+        if any(abs(offset) > BOUND for offset in self.offsets) or min(self.curvatures) < 0.0:
+            raise ValueError(f"an offset of {self.name} above {BOUND:g}, or a negative curvature")
         return source, (self.offsets, self.curvatures)
 
 
@@ -78,6 +81,8 @@ class _Band:
             if not 0 <= taken <= offered:
                 raise ValueError("a count that is negative or above what was offered")
             found[codes] = offered, taken
+        if not isfinite(sum(offered for offered, _ in found.values())):
+            raise ValueError("counts that are too large to add up")
         return found
 
 

@@ -32,7 +32,7 @@ from draftwood.protocols import Continuation, Feature
 _TRUST = 0.5
 """Curvature that an offset begins with: that of two even chances."""
 
-_BOUND = 8.0
+BOUND = 8.0
 """Largest offset."""
 
 _BELIEF = 0.5
@@ -100,7 +100,7 @@ class Offsets:
                 known = self._curvatures[position - len(SOURCES)]
                 known[place] += curvature
                 moved = values[place] + error / (_TRUST + known[place])
-                values[place] = min(max(moved, -_BOUND), _BOUND)
+                values[place] = min(max(moved, -BOUND), BOUND)
 
     def extend(self, learnt: Learnt) -> None:
         """Add a further source, with what it begins with."""
@@ -136,7 +136,7 @@ def begin(source: Source, odds: Callable[[int, int], float], common: float) -> L
     values = [0.0] * (2 * source.codes)
     for code, (position, like) in _similar(source).items():
         gained = odds(position, like) - common
-        values[2 * code] = _BELIEF * min(max(gained, -_BOUND), _BOUND)
+        values[2 * code] = _BELIEF * min(max(gained, -BOUND), BOUND)
     return values, [0.0] * len(values)
 
 

@@ -208,7 +208,7 @@ class Auto(Policy):
         forced = [drafters[name].spec for name in self.grammar_sources if name in drafters]
         return AutoTuner(
             calibration,
-            recall_or_measure(host, drafters),
+            recall_or_measure(host, drafters, self),
             neural,
             forced=Source(_FORCED, forced[0].evidence) if forced else None,
         )

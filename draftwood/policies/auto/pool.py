@@ -119,11 +119,14 @@ class Pool:
         only, probability = self._features.only, self._acceptance.probability
         child, path, answered, floor = self.builder.child, self.path, self._answered, self._floor
         node, new, bit = ROOT, len(self) == 1, 1 << source
+        changed: list[int] = []  # estimated at once: each estimate takes as long as the pool
         for i, token in enumerate(tokens):
             known = None if new else child(node, token)
             code = code_of(i)
             others = list(self.children[node]) if not answered[node] & bit else []
             if known is None:
+                self._estimate(changed)
+                changed = []
                 new = True  # below a node that is new there is nothing yet
                 likely = probability(only(answered[node], source)[code])
                 dropped = node != ROOT and path[node] * likely < floor
@@ -132,15 +135,15 @@ class Pool:
                 known = self._add(node, token, name, source, code, likely)
             elif self.codes[known][source] <= NOT_LISTED:
                 self._set_code(known, source, code)
-                self._estimate([known])
+                changed.append(known)
             for other in others:
                 if other != known:
                     self._set_code(other, source, NOT_LISTED)
-            if others:
-                self._estimate(others)
+            changed += others
             answered[node] |= bit
             self.copied.add(known)
             node = known
+        self._estimate(changed)
 
     def offer(
         self,
@@ -209,8 +212,7 @@ class Pool:
         said = [(node, code) for node, code in zip(nodes, codes, strict=True) if code >= 0]
         for node, code in said:
             self._set_code(node, source, code)
-        if said:
-            self._estimate([node for node, _ in said])
+        self._estimate([node for node, _ in said])
 
     def descent(
         self, source: int, nodes: Sequence[int], known: Describe, least: float, deepest: int
@@ -419,20 +421,21 @@ class Pool:
                     token = self.builder.tokens[child]
                     self._set_code(child, source, listed.get(token, NOT_LISTED))
                 touched += below
-        if touched:
-            self._estimate(touched)
+        self._estimate(touched)
 
     def _set_code(self, node: int, source: int, code: int) -> None:
         codes = self.codes[node]
         self.codes[node] = (*codes[:source], code, *codes[source + 1 :])
 
     def _estimate(self, nodes: Sequence[int]) -> None:
-        """Estimate some nodes anew, after their codes have changed, and all paths."""
+        """Estimate some nodes anew, after their codes have changed, and the paths to all below."""
+        if not nodes:
+            return
         for node in nodes:
             self.probabilities[node] = self._acceptance.probability(self.codes[node])
         self._choice = self._discounted = None
         parents, path = self.builder.parents, self.path
-        for node in range(1, len(path)):
+        for node in range(min(nodes), len(path)):
             path[node] = path[parents[node]] * self.probabilities[node]
 
 

@@ -322,7 +322,7 @@ class AutoTuner(Tuner):
                 if self.batch == 1 or load.backlogs.get(source, 0) <= MOST_READ:
                     self._drafter_gains[name][source].add(gained, headroom)
             predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
-        for counts in dict.fromkeys(self._counts):
+        for counts in {id(c): c for c, bid in zip(self._counts, bids, strict=True) if bid}.values():
             counts.fade()
         nodes = sum(outcome.tree.drafted for outcome in outcomes)
         searched = [bid for bid in bids if bid is not None]
@@ -331,9 +331,7 @@ class AutoTuner(Tuner):
         drafting = sum(forwards.values())
         if searched:
             self._recent_nodes += _SMOOTHING * (nodes / self.batch - self._recent_nodes)
-            for name in dict.fromkeys(self._bands):
-                for source in self._neural.keys() - asked.keys():
-                    self._drafter_gains[name][source].forget(_FORGOTTEN)
+            self._forget(bids)
             self._note_asked(bids)
             net = max(0.0, self._net - self.rate * drafting / self.batch)
             self._net_gain.add(net, 1.0, self.batch)
@@ -347,6 +345,16 @@ class AutoTuner(Tuner):
         if not report.recorded:
             self._teach(report, nodes, committed, forwards, reads)
         return predictions
+
+    def _forget(self, bids: Sequence[Bid | None]) -> None:
+        """Move the gains of drafters that nobody asked, band by band, towards their first ones."""
+        asked: dict[str, set[str]] = {}
+        for name, bid in zip(self._bands, bids, strict=True):
+            if bid is not None:
+                asked.setdefault(name, set()).update(bid.levels)
+        for name, sources in asked.items():
+            for source in self._neural.keys() - sources:
+                self._drafter_gains[name][source].forget(_FORGOTTEN)
 
     def _note_asked(self, bids: Sequence[Bid | None]) -> None:
         """Learn how often the drafters are asked that have read a request's text."""
@@ -389,7 +397,8 @@ class AutoTuner(Tuner):
             expected, own = sum(levels.values()), sum(forwards.values())
             # A step that mostly reads prompts says little of levels.
             known = drafting > 0.0 and expected <= 2.0 * own
-            self.costs.searched(self.batch, search, drafting, levels if known else {})
+            levels = levels if known else dict.fromkeys(levels, 0.0)
+            self.costs.searched(self.batch, search, drafting, levels)
             scale = min(1.0, drafting / expected) if expected > 0.0 else 0.0
             seconds += self._owed(chain.from_iterable(reads.values()), scale)
         self.costs.compare(self.batch, searched, committed, seconds / self._plain)

@@ -233,6 +233,17 @@ def test_temperatures_of_a_band_share_a_table_and_no_others() -> None:
     assert low.acceptance.probability((5, 0, 0)) < 0.1
 
 
+def test_steps_without_candidates_change_no_estimate_but_its_weight() -> None:
+    learnt = Calibration(half_life=1.0).at(0.0)
+    teach(learnt, [((5, 0, 0), True)] * 30 + [((5, 0, 0), False)] * 10)
+    common = learnt.acceptance.common
+    for _ in range(3000):  # all counts become too small for a float
+        learnt.fade()
+    assert learnt.acceptance.common == pytest.approx(common)
+    teach(learnt, [((5, 0, 0), False)] * 50)
+    assert learnt.acceptance.probability((5, 0, 0)) < 0.1
+
+
 def test_a_calibration_decays_by_its_half_life() -> None:
     found = []
     for half_life in (1.0, FOREVER):

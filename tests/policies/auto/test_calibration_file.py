@@ -101,6 +101,9 @@ def further(offsets: list[float], feature: str = "rank") -> str:
         (band([1, 1], [1, 1], [0, 0]), "bucket 1 is named twice"),
         (further([0.0] * 7), "8 offsets of mine are needed"),
         (further([math.nan] * 8), "a number, found NaN"),
+        (further([-1000.0] + [0.0] * 7), "an offset of mine above 8"),
+        (further([0.0] * 8).replace("[0.0, ", "[-1.0, "), "or a negative curvature"),
+        (band([1, 2], [1e308, 1e308], [0, 0]), "too large to add up"),
         (further([0.0] * 8, "score2"), "features score2"),
     ],
 )

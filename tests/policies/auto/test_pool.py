@@ -236,6 +236,27 @@ def test_the_first_token_of_a_copy_is_kept_below_the_floor() -> None:
     assert pool.reached([1], deepest=9) == []
 
 
+def test_a_copy_that_others_offer_too_is_estimated_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, calls = Pool(99, Hashed(0), floor=0.0, most=ALL), list[list[int]]()
+    estimate = Pool._estimate
+
+    def counted(self: Pool, nodes: list[int]) -> None:
+        if nodes:
+            calls.append(nodes)
+        estimate(self, nodes)
+
+    monkeypatch.setattr(Pool, "_estimate", counted)
+    pool.copy(range(1, 65), by_place(3), "context")
+    pool.copy([*range(1, 61), 90, 91], lambda _: 5, "suffix", TABLE)
+    assert len(calls) < 4, "each takes as long as the pool"
+    for node in range(1, len(pool)):
+        parent = pool.builder.parents[node]
+        own = Hashed(0).probability(pool.codes[node])
+        assert pool.path[node] == pytest.approx(pool.path[parent] * own)
+
+
 def test_nothing_below_a_candidate_that_is_not_kept() -> None:
     pool = Pool(99, Even(), floor=0.2, most=ALL)
     pool.copy((1, 2, 3, 4), by_place(3), "context")

@@ -383,7 +383,8 @@ def test_a_step_teaches_the_costs() -> None:
     step([7], [bid(0.9)], [ONE_RIGHT])
     assert (len(seen), len(compared)) == (7, 4)
     step([7], [bid(0.9, levels=(1,))], [ONE_RIGHT], backlog=50)
-    assert seen[-1] == (1, 0.125, 0.375, {}), "a step that mostly reads says little of levels"
+    little = "a step that mostly reads says little of levels"
+    assert seen[-1] == (1, 0.125, 0.375, {"draft": 0.0}), little
 
 
 @pytest.mark.parametrize(("requests", "backlog"), [(1, 5000), (2, MOST_READ), (2, 5000)])
@@ -482,6 +483,36 @@ def test_a_drafter_that_did_not_pay_is_asked_again_some_day() -> None:
     assert begin(of, [10])[0].of("draft").gain < 0.2 * start
     run(of, 1500, *idle)
     assert begin(of, [10])[0].of("draft").gain > 0.8 * start
+
+
+def test_a_drafter_is_asked_again_whoever_asks_it_at_another_temperature() -> None:
+    of = tuner(WITH_DRAFT)
+    requests = loads([10, 10], 1.0, 0.0)
+    start = of.begin(requests)[0].of("draft").gain
+
+    def run_both(steps: int, hot: Bid, cold: Bid, taken: Outcome) -> float:
+        for _ in range(steps):
+            of.begin(requests)
+            of.price([hot, cold])
+            observe(of, [hot, cold], [taken, outcome(chain(1), (0, 5))])
+        return of.begin(requests)[0].of("draft").gain
+
+    assert run_both(300, asking(0.9), asking(0.9), outcome(chain(1), (5,))) < 0.2 * start
+    assert run_both(1500, bid(0.5), asking(0.9), outcome(plain(), (0,))) > 0.8 * start
+
+
+def test_steps_without_a_bid_fade_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    faded: list[Counts] = []
+
+    def fade(counts: Counts) -> None:
+        faded.append(counts)
+
+    monkeypatch.setattr(Counts, "fade", fade)
+    of = tuner(LINEAR)
+    of.begin(loads([10, 10], 0.0, 1.0))
+    of.price([bid(0.5)])
+    observe(of, [None, bid(0.5)], [outcome(plain(), (0,)), outcome(chain(1), (7,))])
+    assert faded == [of.calibration.at(1.0)]
 
 
 def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:

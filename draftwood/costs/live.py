@@ -36,6 +36,9 @@ _NEWEST = 0.1
 """Weight of the newest step in the moving averages of a search and of draft levels; the first of
 the latter weigh more."""
 
+_DOUBLINGS = 7
+"""The table goes on to so many doublings of one token a sequence."""
+
 _FORGOTTEN = 2.0 ** (-1.0 / 512.0)
 """What is left, after a step, of the logarithm of a drafter's factor that was not asked."""
 
@@ -129,9 +132,15 @@ class LiveCosts:
 
 
 def _spread(costs: StepCosts, batch: int) -> StepCosts:
-    """The costs, with a table that goes on to the sizes of such a batch."""
+    """The costs, with a table that goes on to the sizes of such a batch.
+
+    Few sizes of a slow model can be timed beforehand. A size beyond the table could not be corrected
+    by itself.
+    """
     known = costs.target
-    beyond = tuple(batch * size for size in known.sizes if batch * size > known.sizes[-1])
+    sizes = {batch * size for size in known.sizes}
+    sizes |= {batch << doublings for doublings in range(_DOUBLINGS + 1)}
+    beyond = tuple(sorted(size for size in sizes if size > known.sizes[-1]))
     base = known.base + tuple(map(known.seconds, beyond))
     return replace(costs, target=replace(known, sizes=known.sizes + beyond, base=base))
 

@@ -46,6 +46,9 @@ _ROUNDS = 64
 
 _CHILDREN = 8
 """Children requested for each node of a drafter's level."""
+_MOST_GROWN = 16
+"""Most tokens that a text is longer than its sample says."""
+
 _QUANTILE = 0.25
 _SHARE = 0.5
 """Share of the time that filling caches may take before larger contexts are left out."""
@@ -208,15 +211,18 @@ def _measured_levels(
 ) -> list[Sample]:
     deadline = clock() + grid.seconds
     probes: dict[GridPoint, Probe] = {}
+    grown: dict[int, int] = {}
     with ExitStack() as stack:
         for context, slots, begun in _fill(target, grid, drafter.needs, deadline, clock, stack):
-            for slot, prefill in zip(slots, begun, strict=True):
+            texts = dict(zip(slots, begun, strict=True))
+            for slot, prefill in texts.items():
                 drafter.begin(slot, prefill)
                 stack.callback(drafter.release, slot)
             points = list(product(grid.batches, grid.sizes_at(context)))
             if drafter.at_once:
                 for batch, width in points:
-                    level = _all_levels(drafter, source, target, slots[:batch], begun, clock)
+                    some = {slot: texts[slot] for slot in slots[:batch]}
+                    level = _all_levels(drafter, source, target, some, grown, clock)
                     probes[width, context, batch] = level
                 continue
             tokens = _likely(drafter, source, slots[0], target.info.vocab_size, grid.sizes[-1])
@@ -235,22 +241,21 @@ def time_in_rounds(
     Every probe gets about the same share of the time, so that those that take little of it, whose
     times differ by little, are repeated more often.
 
-    Probes that the first round did not reach before the deadline have no sample. The first two
-    always have one.
+    The very first call is not timed: of a slow model there may be no second round. Probes that the
+    first round did not reach before the deadline have no sample. The first two always have one.
 
     Args:
         probes: by what they time.
         deadline: on the clock.
         clock: seconds.
-        warm: call each probe once before, for which the deadline waits: on a GPU a forward of new
-            shapes compiles kernels and is recorded.
+        warm: call each probe once before, not only the first one: on a GPU a forward of new shapes
+            compiles kernels and is recorded. The deadline waits for these calls.
     """
-    if warm:
-        begin = clock()
-        with recordings.at_once():
-            for probe in probes.values():
-                probe()
-        deadline += clock() - begin
+    begin = clock()
+    with recordings.at_once():
+        for probe in [*probes.values()][: None if warm else 1]:
+            probe()
+    deadline += clock() - begin
     times: dict[GridPoint, list[float]] = {}
     rounds = 0
     while not rounds or (rounds < _ROUNDS and clock() < deadline):
@@ -336,25 +341,36 @@ def _all_levels(
     drafter: Drafter,
     source: str,
     target: Target,
-    slots: Sequence[int],
-    begun: Sequence[Prefill],
+    texts: Mapping[int, Prefill],
+    grown: dict[int, int],
     clock: Clock,
 ) -> Probe:
-    """Times the one forward of a step, for the slots, of which ``begun`` has the prefills.
+    """Times the one forward of a step, for some slots with their prefills.
 
     It follows a step that has committed one token, so that the drafter reads as much as it does
-    after a usual step.
+    after a usual step. ``grown`` counts these by slot: texts that have grown much are begun anew.
     """
-    steps = [_committed(prefill) for prefill in begun[: len(slots)]]
+    slots, device = [*texts], target.info.device
+    steps = {slot: _committed(prefill) for slot, prefill in texts.items()}
+    children = min(_CHILDREN, target.info.vocab_size)
+
+    def expand() -> None:
+        drafter.expand(slots, [Expand(source, TreeBuilder(0), [ROOT], children) for _ in slots])
 
     def probe() -> float:
-        for slot, step in zip(slots, steps, strict=True):
-            drafter.observe(slot, step)
-        children = min(_CHILDREN, target.info.vocab_size)
-        queries = [Expand(source, TreeBuilder(0), [ROOT], children) for _ in slots]
+        if any(grown.get(slot, 0) >= _MOST_GROWN for slot in slots):
+            for slot in slots:
+                drafter.release(slot)
+                drafter.begin(slot, texts[slot])
+                grown[slot] = 0
+            expand()  # reads the prompts
+        for slot in slots:
+            drafter.observe(slot, steps[slot])
+            grown[slot] = grown.get(slot, 0) + 1
+        _synchronize(device)
         before, start = drafter.forwards, clock()
-        drafter.expand(slots, queries)
-        _synchronize(target.info.device)
+        expand()
+        _synchronize(device)
         seconds = clock() - start
         if drafter.forwards != before + 1:
             raise _NoForwardError

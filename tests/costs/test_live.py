@@ -168,7 +168,8 @@ def test_a_pause_among_levels_moves_little() -> None:
 
 
 def test_deferred_observations_equal_immediate_ones() -> None:
-    live, refined = LiveCosts(GIVEN), Refined(GIVEN.target)
+    live = LiveCosts(GIVEN)
+    refined = Refined(live.now(1).target)
     rng = random.Random(1)
     known = [live.now(1)]
     for _ in range(32):
@@ -237,6 +238,18 @@ def test_none_is_due_while_some_steps_do_not_search() -> None:
     for step in range(100):
         assert not live.plain_due(4)
         live.compare(4, step % 3 > 0, 4, 1.0)
+
+
+def test_sizes_beyond_the_table_are_corrected_one_by_one() -> None:
+    # Of a slow model two sizes were timed, and the second one in a slow moment.
+    live = LiveCosts(StepCosts(Curve((1, 2), (1.0, 1.2))))
+    true = {1: 1.0, 2: 1.01, 8: 1.1, 16: 1.2, 64: 2.0}
+    for _ in range(400):
+        for tokens, seconds in true.items():
+            live.observe(tokens, 0, 1, seconds, 0.0)
+    found = live.now(1).target
+    for tokens, seconds in true.items():
+        assert found.seconds(tokens) == pytest.approx(seconds, rel=0.05)
 
 
 def test_a_slow_first_level_does_not_count() -> None:

@@ -1,6 +1,7 @@
 """Timing with a clock that only the timed work advances."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +25,7 @@ from draftwood.drafters._rollout.topk import Place
 from draftwood.drafters.adjacency.drafter import Adjacency
 from draftwood.drafters.medusa.drafter import MedusaDrafter
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Needs, TargetOutput
+from draftwood.protocols import Needs, Outcome, Prefill, TargetOutput
 from draftwood.tree import TokenTree
 from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.medusa_heads import made_heads
@@ -134,7 +135,7 @@ def test_sizes_are_timed_in_rounds() -> None:
         return 1.0
 
     time_in_rounds({(i, 1, 1): (lambda i=i: probe(i)) for i in (1, 2, 3)}, 7.5, clock)  # type: ignore[misc]
-    assert order == [1, 2, 3, 1, 2, 3, 1, 2]
+    assert order == [1, 1, 2, 3, 1, 2, 3, 1, 2]
 
 
 def test_every_size_gets_the_same_share_of_the_time() -> None:
@@ -225,6 +226,32 @@ def test_one_forward_that_serves_all_levels_is_timed() -> None:
     for sample in found:
         assert sample.seconds == pytest.approx(5.0 * sample.batch)
     assert not target.cached
+
+
+def test_texts_do_not_grow_while_a_forward_is_timed() -> None:
+    clock, grown, longest = Clock(), Counter[int](), [0]
+    target = Slow(clock)
+    drafter = MedusaDrafter(made_heads(3, target.info), target.info)
+    begin, observe, marginals = drafter.begin, drafter.observe, drafter.marginals
+
+    def begun(slot: int, prefill: Prefill) -> None:
+        grown[slot] = 0
+        begin(slot, prefill)
+
+    def observed(slot: int, outcome: Outcome) -> None:
+        grown[slot] += len(outcome.committed)
+        observe(slot, outcome)
+
+    def slow(slots: Sequence[int]) -> list[list[Place]]:
+        longest[0] = max(longest[0], *(grown[slot] for slot in slots))
+        clock.now += 5.0
+        return marginals(slots)
+
+    drafter.begin, drafter.observe = begun, observed  # type: ignore[method-assign]
+    drafter.marginals = slow  # type: ignore[method-assign]
+    grid = Grid((1, 2), (8, 64), (1, 3), seconds=2000.0)
+    assert len(measure_levels(drafter, "draft", target, grid, clock)) == 8
+    assert longest == [16]
 
 
 def test_a_drafter_without_a_model_has_no_levels() -> None:

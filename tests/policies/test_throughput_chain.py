@@ -164,6 +164,18 @@ def test_only_whole_chains_teach_the_width() -> None:
     assert clock.sizes == [StepSize(3, 10, 1)] * 2
 
 
+def test_where_the_source_copies_less_than_the_width_it_follows_the_source() -> None:
+    width = Width(2, 32)
+    own = ThroughputTuner(width, Clock(), cooldown=False)
+    for _ in range(200):
+        drafted = min(width.now, 8)
+        step(own, outcome(drafted, drafted))
+    assert width.now in (8, 9)
+    for _ in range(200):
+        step(own, outcome(min(width.now, 8), 0))
+    assert width.now == 2
+
+
 def test_a_batch_has_one_width_and_counts_as_one_round() -> None:
     clock = Told(2.0)
     width = Width(3, 3)

@@ -14,6 +14,9 @@ from draftwood.protocols import (
     Tuner,
 )
 
+_SHORT = 6
+"""Rounds without a whole chain, one after another, after which the width is that of the longest."""
+
 _FAILURES = 3
 """Rounds without an accepted token, one after another, after which one step is plain."""
 
@@ -23,7 +26,8 @@ class ThroughputTuner(Tuner):
 
     A *round* is a step in which a request has a chain. The rounds of one step count as one, with
     the mean of their tokens. Only those whose chain has the whole width teach the width: a copy may
-    end early, and a request too.
+    end early, and a request too. Where none has it, as the source copies fewer tokens, the width is
+    that of the longest.
 
     Args:
         width: of the next chains; learns.
@@ -37,6 +41,7 @@ class ThroughputTuner(Tuner):
         self._clock = clock
         self._cooldown = cooldown
         self._failures = 0
+        self._short: list[int] = []
         self._given = width.now
         self._context = 0
 
@@ -60,6 +65,12 @@ class ThroughputTuner(Tuner):
             failed = self._given == self._width.least and not any(each.path for each in rounds)
             self._failures = self._failures + 1 if failed else 0
         filled = [each for each in rounds if each.tree.drafted == self._given]
+        if rounds:
+            longest = max(each.tree.drafted for each in rounds)
+            self._short = [] if filled else [*self._short, longest]
+        if len(self._short) == _SHORT:
+            self._width.shorten(max(self._short))
+            self._short = []
         if filled and not report.recorded:
             accepted = sum(len(each.path) for each in filled)
             looked_at = sum(min(len(each.path) + 1, self._given) for each in filled)

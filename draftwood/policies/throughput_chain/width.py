@@ -95,6 +95,10 @@ class Width:
         elif average.acceptance >= _HIGH and self.now < self.most and self._stable >= _ROUNDS:
             self._try(self.now + 1)
 
+    def shorten(self, width: int) -> None:
+        """Go back to a smaller width, as no chain has the present one; ends a trial."""
+        self._end(max(self.least, width), kept=False)
+
     def _try(self, width: int) -> None:
         self._before, self.now = self.now, width
         self._tried = self._stable = 0

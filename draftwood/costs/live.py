@@ -134,8 +134,8 @@ class LiveCosts:
 def _spread(costs: StepCosts, batch: int) -> StepCosts:
     """The costs, with a table that goes on to the sizes of such a batch.
 
-    Few sizes of a slow model can be timed beforehand. A size beyond the table could not be corrected
-    by itself.
+    Few sizes of a slow model can be timed beforehand. A size beyond the table could not be
+    corrected by itself.
     """
     known = costs.target
     sizes = {batch * size for size in known.sizes}

@@ -11,6 +11,21 @@ _LARGEST = 1 << 20
 """Bytes of a file in a folder; larger ones are data, or made by programs."""
 
 
+def check_texts(paths: Sequence[str]) -> None:
+    """Check that files and folders are there, before a model is loaded that reads them.
+
+    Raises:
+        DraftwoodError: one of them is missing, or has an empty name.
+    """
+    for name in paths:
+        if not name:
+            raise DraftwoodError(
+                f"{'+'.join(paths)!r} has a file without a name: leave out the '+' too many, or "
+                "write '.' for the current directory"
+            )
+        _check_exists(Path(name))
+
+
 def encoded_files(
     paths: Sequence[str], encode: Callable[[str], Sequence[int]]
 ) -> Iterator[Sequence[int]]:
@@ -35,13 +50,16 @@ def encoded_files(
                 raise DraftwoodError(f"there is no file of text in the folder {path}")
             yield from map(encode, texts)
             continue
+        _check_exists(path)
         text = _text(path)
         if text is None:
-            what = (
-                "is no file of UTF-8 text that can be read" if path.exists() else "does not exist"
-            )
-            raise DraftwoodError(f"{path} {what}")
+            raise DraftwoodError(f"{path} is no file of UTF-8 text that can be read")
         yield encode(text)
+
+
+def _check_exists(path: Path) -> None:
+    if not path.exists():
+        raise DraftwoodError(f"{path} does not exist: name files of text, or folders of them")
 
 
 def _files(folder: Path) -> list[Path]:

@@ -49,13 +49,16 @@ class Context(DrafterSpec):
     """
 
     lengths: tuple[int, ...] = setting(
-        (5, 4, 3), "suffix lengths, in tokens, that are looked up, longest first", least=1
+        (5, 4, 3),
+        "suffix lengths, in tokens, that are looked up, longest first",
+        least=1,
+        most=1 << 28,
     )
-    max_tokens: int = setting(20, "longest continuation to copy, in tokens", least=1)
+    max_tokens: int = setting(20, "longest continuation to copy, in tokens", least=1, most=1 << 28)
     max_continuations: int = setting(
-        4, "most continuations, with distinct first tokens, to offer", least=1
+        4, "most continuations, with distinct first tokens, to offer", least=1, most=1 << 28
     )
-    max_match: int = setting(64, "longest match to measure, in tokens", least=1)
+    max_match: int = setting(64, "longest match to measure, in tokens", least=1, most=1 << 28)
 
     wrap: bool = setting(False, "continue past the end of the text with the tokens copied so far")
 

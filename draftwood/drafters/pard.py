@@ -37,7 +37,7 @@ class Pard(DrafterSpec):
         "", "PARD draft model, with a pard_token: a directory or a hub id", flag="draft"
     )
     dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
-    ahead: int = setting(8, "most tokens drafted in a forward (K)", least=1)
+    ahead: int = setting(8, "most tokens drafted in a forward (K)", least=1, most=1 << 28)
 
     summary: ClassVar = (
         "the likeliest tokens of a model of masks, at all depths at once, or samples"

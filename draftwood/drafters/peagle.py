@@ -30,7 +30,7 @@ class Peagle(DrafterSpec):
         "", "P-EAGLE head made for this target: a directory or a hub id", flag="head"
     )
     dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
-    ahead: int = setting(8, "most tokens drafted in a forward (K)", least=1)
+    ahead: int = setting(8, "most tokens drafted in a forward (K)", least=1, most=1 << 28)
 
     summary: ClassVar = "the likeliest tokens of a head of masks, at all depths at once, or samples"
     draws: ClassVar = frozenset(Draw)

@@ -51,10 +51,12 @@ class Suffix(DrafterSpec):
         DraftwoodError: a bound below one.
     """
 
-    min_match: int = setting(1, "shortest suffix that is continued, in tokens", least=1)
-    max_tokens: int = setting(40, "longest continuation to copy, in tokens", least=1)
+    min_match: int = setting(
+        1, "shortest suffix that is continued, in tokens", least=1, most=1 << 28
+    )
+    max_tokens: int = setting(40, "longest continuation to copy, in tokens", least=1, most=1 << 28)
     max_continuations: int = setting(
-        4, "most continuations, with distinct first tokens, to offer", least=1
+        4, "most continuations, with distinct first tokens, to offer", least=1, most=1 << 28
     )
     wrap: bool = setting(False, "continue past the end of the text with the tokens copied so far")
 

@@ -13,7 +13,7 @@ them, as in ``neural=draft+eagle3``.
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -70,19 +70,38 @@ def kind_of(flag: str, value: object, bound: Collection[str] = ()) -> str:
     return next((kind for kind in bound if kind in (first, *others)), first)
 
 
-@cache
 def _config(name: str) -> Mapping[str, Any]:
     """The ``config.json`` of a directory or hub id; empty if it cannot be read."""
     path = Path(name) / "config.json"
     if not path.is_file() and "/" in name and not Path(name).exists():
-        from huggingface_hub import hf_hub_download
+        with suppress(OSError, ValueError):  # which may be otherwise the next time
+            path = _downloaded(name)
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return {}
+    return _read_config(path.resolve(), found.st_mtime_ns, found.st_size)
 
-        with suppress(OSError, ValueError):
-            path = Path(hf_hub_download(name, "config.json"))
+
+@cache
+def _downloaded(name: str) -> Path:
+    """The ``config.json`` of a hub id.
+
+    Raises:
+        OSError: there is none, or the hub cannot be reached.
+        ValueError: it is no hub id.
+    """
+    from huggingface_hub import hf_hub_download
+
+    return Path(hf_hub_download(name, "config.json"))
+
+
+@lru_cache(maxsize=32)
+def _read_config(path: Path, changed: int, size: int) -> Mapping[str, Any]:  # noqa: ARG001
+    """The content of a file, read again once it is changed; empty if it is no JSON object."""
     found: object = None
-    if path.is_file():
-        with suppress(DraftwoodError):
-            found = read_json(path)
+    with suppress(DraftwoodError):
+        found = read_json(path)
     return found if isinstance(found, dict) else {}
 
 

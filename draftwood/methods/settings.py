@@ -96,7 +96,7 @@ def _parse(kind: Any, text: str) -> object:
                 return choice
         raise ValueError(f"expected one of {', '.join(map(str, options))}")
     if origin is tuple:
-        return tuple(_parse(options[0], part) for part in text.split("+")) if text else ()
+        return tuple(_parse(options[0], part) for part in _parts(text, options[0]))
     if origin in {typing.Union, types.UnionType}:
         if text.lower() == "none" and type(None) in options:
             return None
@@ -109,6 +109,13 @@ def _parse(kind: Any, text: str) -> object:
         except ValueError:
             raise ValueError(f"expected {_WORDS[kind]}") from None
     raise ValueError(f"settings of type {kind} cannot be spelt as text")
+
+
+def _parts(text: str, kind: Any) -> list[str]:
+    """The values of a tuple; a path that exists is one, even with a plus sign in its name."""
+    if not text or (kind is str and os.path.exists(text)):
+        return [text] if text else []
+    return text.split("+")
 
 
 def _parse_bool(text: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
@@ -22,6 +23,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from draftwood.errors import DraftwoodError, first_line
 from draftwood.models.devices import refuse_device
+from draftwood.models.invalid import INVALID, reason_of
 from draftwood.models.packaged import PACKAGED, REBUILD, checkpoint
 from draftwood.models.quantising import quantise_int8
 from draftwood.protocols import Origin
@@ -169,7 +171,7 @@ def _explained(name: str, where: str) -> Iterator[None]:
     """Turn the errors of loading a model into a :class:`DraftwoodError` of one sentence."""
     try:
         yield
-    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError, ImportError) as error:
+    except (SafetensorError, OSError, ImportError, *INVALID) as error:
         raise DraftwoodError(
             f"cannot load model {name!r}: {_reason(error, name, where)}"
         ) from error
@@ -202,6 +204,13 @@ def _reason(error: Exception, name: str, where: str) -> str:
         return (
             "it is not a causal language model (decoder-only, as Llama or GPT-2), but an encoder, "
             "an encoder-decoder or something else: give another model"
+        )
+    if isinstance(error, StrictDataclassError):
+        return f"its config.json is not valid: {reason_of(error)}"
+    if isinstance(error, ArithmeticError | AttributeError | LookupError | TypeError):
+        return (
+            "config.json or another file beside its weights is not valid "
+            f"({reason_of(error)}): download it again"
         )
     if "instantiate the backend tokenizer" in text:
         return "its tokenizer is missing or cannot be read: tokenizer.json belongs beside the model"

@@ -165,9 +165,14 @@ def successors(tables: AdjacencyTables, *path: int, slot: int = 0) -> list[int]:
 
 
 def begin(
-    tables: AdjacencyTables, prompt: list[int], first: int, rows: TargetOutput, slot: int = 0
+    tables: AdjacencyTables,
+    prompt: list[int],
+    first: int,
+    rows: TargetOutput,
+    slot: int = 0,
+    namespace: str = "",
 ) -> None:
-    tables.begin(slot, Prefill(np.array(prompt, dtype=np.int64), first, rows))
+    tables.begin(slot, Prefill(np.array(prompt, dtype=np.int64), first, rows, namespace))
 
 
 def one(
@@ -238,6 +243,44 @@ def test_tables_are_per_slot_unless_shared() -> None:
     shared.release(0)
     begin(shared, [3], 2, rows, slot=1)
     assert (successors(shared, 1, slot=1), successors(shared, 3, slot=1)) == ([2], [2])
+
+
+def test_a_shared_table_has_the_text_of_one_namespace() -> None:
+    shared = Adjacency(width=1, shared=True).build(HOST)
+    begin(shared, [1], 2, rows_with([(2, 0.9)]), slot=0, namespace="alice")
+    begin(shared, [3], 2, rows_with([(4, 0.9)]), slot=1, namespace="bob")
+    assert (successors(shared, 1, slot=0), successors(shared, 3, slot=0)) == ([2], [])
+    assert (successors(shared, 1, slot=1), successors(shared, 3, slot=1)) == ([], [4])
+    shared.release(0)
+    begin(shared, [5], 2, rows_with([(6, 0.9)]), slot=0, namespace="alice")
+    assert successors(shared, 1, slot=0) == [2]
+
+
+def test_the_tables_of_eight_namespaces_are_kept() -> None:
+    shared = Adjacency(width=1, shared=True).build(HOST)
+    rows = rows_with([(2, 0.9)])
+    for namespace in map(str, range(8)):
+        begin(shared, [1], 2, rows, namespace=namespace)
+    for namespace in ("0", "8"):  # the first is used again, and the second makes room
+        begin(shared, [3], 2, rows, namespace=namespace)
+    known = []
+    for namespace in ("0", "2", "1"):
+        begin(shared, [5], 2, rows, namespace=namespace)
+        known.append(successors(shared, 1))
+    assert known == [[2], [2], []]
+
+
+def test_a_running_request_keeps_its_shared_table() -> None:
+    shared = Adjacency(width=1, shared=True).build(HOST)
+    begin(shared, [1], 2, rows_with([(2, 0.9)]), slot=9, namespace="long")
+    for namespace in map(str, range(20)):
+        begin(shared, [3], 2, rows_with([(4, 0.9)]), namespace=namespace)
+    assert successors(shared, 1, slot=9) == [2]
+
+
+def test_more_rows_than_memory_are_refused_before_a_request() -> None:
+    with pytest.raises(DraftwoodError, match=r"max_rows is .*at most 268435456"):
+        Adjacency(max_rows=10**23)
 
 
 def test_it_needs_prompt_rows_and_copies_nothing() -> None:

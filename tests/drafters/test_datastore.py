@@ -178,10 +178,11 @@ def test_successors_and_their_shares(tmp_path: Path) -> None:
 def test_rest_drafts_the_most_frequent_paths(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     content = "".join(rng.choice(list("abcd"), p=(0.4, 0.3, 0.2, 0.1), size=1500).tolist())
-    drafter = DatastoreText(written(tmp_path, content)).build(FakeHost(INFO, reads=True))
+    text = written(tmp_path, content)
+    drafter = DatastoreText(text).build(FakeHost(INFO, reads=True))
     prompt = ids(content[700:703])
     drafter.begin(0, Prefill(np.array(prompt[:-1]), prompt[-1], NO_ROWS))
-    policy = method("rest:datastore.text=x").policy
+    policy = method(f"rest:datastore.text={text[0]}").policy
     assert policy == OptTree(budget=64, delta=0.0, max_depth=10, source="datastore")
     tree = grown(policy, drafter, prompt[-1])
     followed = continued([ids(content)], prompt)
@@ -244,4 +245,4 @@ def test_what_cannot_be_drafted_from_is_refused(tmp_path: Path) -> None:
         DatastoreText(written(tmp_path, "abcde"), size=4).build(host)
     with pytest.raises(DraftwoodError, match=r"rest has nothing to draft from: give --datastore\."):
         check_drafts("embedded", {"rest": method("rest")})
-    check_drafts("embedded", {"rest:..": method("rest:datastore.text=x")})
+    check_drafts("embedded", {"rest:..": method(f"rest:datastore.text={tmp_path}")})

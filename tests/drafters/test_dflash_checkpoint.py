@@ -1,5 +1,6 @@
 """Checkpoints of DFlash drafters: layouts, parts of their own, and what is refused."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,67 @@ def test_windows_and_causality() -> None:
 def test_other_configurations_are_refused(raw: dict[str, Any], complaint: str) -> None:
     with pytest.raises(DraftwoodError, match=complaint):
         read_config(raw, INFO)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"hidden_size": "x"}, "Field 'hidden_size' expected int, got str"),
+        ({"num_hidden_layers": 0, "layer_types": ["full_attention"]}, "`num_hidden_layers`"),
+        ({"rope_scaling": "x"}, "Field 'rope_parameters' with value 'x'"),
+        ({"block_size": "x"}, "block_size is 'x', and no whole number"),
+        ({"input_embedding_scale": []}, r"input_embedding_scale is \[\], and no number"),
+        ({"final_logit_softcapping": "x"}, "final_logit_softcapping is 'x', and no number"),
+        ({"use_swa": True}, "it has use_swa and no swa_window_size"),
+        ({"dflash_config": 1}, "dflash_config is 1, and no object"),
+        ({"dflash": {"target_layer_ids": 1}}, "target_layer_ids is 1, and no list of layers"),
+        ({"dflash": {"target_layer_ids": ["x"]}}, r"target_layer_ids is \['x'\], and no list"),
+        ({"layer_types": 3}, "Field 'layer_types'"),
+    ],
+)
+def test_configurations_that_are_not_valid_are_refused(
+    changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(DraftwoodError, match=f"drafter's config.json is not valid: {reason}"):
+        config(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (
+            {"hidden_act": "swish9"},
+            'hidden_act is "swish9", which transformers does not have',
+        ),
+        ({"rope_theta": "x"}, "config.json is not valid: unsupported operand"),
+        ({"intermediate_size": -1}, "config.json is not valid: .*negative dimension"),
+    ],
+)
+def test_layers_that_cannot_be_made_are_refused(
+    changes: dict[str, Any], complaint: str, target: Runner, tmp_path: Path
+) -> None:
+    raw = raw_config()
+    saved(tmp_path, raw | changes, random_tensors(raw))
+    with pytest.raises(DraftwoodError, match=complaint):
+        load_dflash(str(tmp_path), target, torch.float32)
+
+
+def test_null_stands_for_a_default() -> None:
+    nulls = dict.fromkeys(("block_size", "input_embedding_scale", "rope_theta"))
+    found = config(**nulls)
+    assert (found.block_size, found.input_scale, found.drafted) == (16, 1.0, 15)
+    inner = speculators()["transformer_layer_config"] | {"sliding_window": None}
+    assert read_config(speculators(transformer_layer_config=inner), INFO).windows == (None, None)
+    dspark = speculators(architectures=["DSparkDraftModel"], speculators_model_type="dspark")
+    assert read_config(dspark, INFO).markov_rank == 256
+    assert read_config(dspark | {"markov_rank": None}, INFO).markov_rank == 0, "no head"
+    assert config(num_key_value_heads=None).layers.num_key_value_heads == 4
+
+
+@pytest.mark.parametrize("names", [3, "DFlashDraftModel", [["x"]], [3]])
+def test_a_configuration_with_other_names_is_of_no_drafter(names: object, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": names, "text_config": 3}))
+    assert kind_of("head", str(tmp_path)) == "eagle3"
 
 
 def test_parts_of_its_own(target: Runner, tmp_path: Path) -> None:

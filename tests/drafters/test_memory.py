@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,19 @@ import torch
 from filelock import FileLock
 
 from draftwood.drafters._texts import encoded_files
-from draftwood.drafters.memory.drafter import Memory
+from draftwood.drafters.datastore.drafter import DatastoreText
+from draftwood.drafters.memory.drafter import Memory, MemoryDrafter
 from draftwood.drafters.memory.journal import Journal
-from draftwood.drafters.memory.keeper import Keeper, _thread
+from draftwood.drafters.memory.keeper import Keeper, _thread, keeper_of
 from draftwood.drafters.memory.namespaces import GIVEN, Namespaces
 from draftwood.drafters.memory.store import LENGTHS, MEASURED, TextStore
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
+from draftwood.integrations.engines.rows import no_rows
 from draftwood.methods import method
 from draftwood.models import load
-from draftwood.protocols import Continuation
+from draftwood.protocols import Continuation, Prefill
 from tests.factories.markov_target import FakeHost, MarkovTarget
 
 SHORTEST = min(LENGTHS)
@@ -189,6 +193,48 @@ def test_namespaces_share_the_bound_and_no_text() -> None:
     assert [*memory.stores] == ["two"]
 
 
+def test_many_namespaces_take_no_more_memory_than_the_bound_says() -> None:
+    memory = Namespaces(100_000)
+    tracemalloc.start()
+    for user in range(2000):
+        memory.add(text(user, 30, vocabulary=40_000), f"user{user}")
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 70 * 100_000
+    assert 300 < len(memory.stores) <= 500, "each counts as 200 tokens beside its 31"
+    assert "user1999" in memory.stores
+    assert "user0" not in memory.stores
+
+
+def test_no_request_waits_for_a_sum_over_all_namespaces() -> None:
+    """The time of a text is that of its own namespace."""
+    memory = Namespaces(1 << 28)
+    asked = 0
+
+    class Counting(TextStore):
+        @property
+        def size(self) -> int:
+            nonlocal asked
+            asked += 1
+            return super().size
+
+    memory.stores = {f"user{i}": Counting() for i in range(100)}
+    memory.add(text(1), "user7")
+    assert memory.size == memory.size_of_own == 301
+    assert asked <= 2
+
+
+def test_the_sizes_are_those_of_what_is_left() -> None:
+    memory, rng = Namespaces(5000), np.random.default_rng(0)
+    for seed in range(200):
+        namespace = (GIVEN, "", "one", "two")[rng.integers(4)]
+        memory.add(text(seed, int(rng.integers(1, 400)), vocabulary=5000), namespace)
+        sizes = {name: store.size for name, store in memory.stores.items()}
+        assert memory.size == sum(sizes.values())
+        assert memory.size_of_own == memory.size - sizes.get(GIVEN, 0)
+        assert memory.size + 200 * (len(sizes) - 1) <= 5000
+
+
 def test_given_text_is_everybodys() -> None:
     memory = Namespaces(10_000)
     given, own = text(1), [*text(1)[:150], *text(2)[:100]]
@@ -265,7 +311,7 @@ def test_a_file_is_written_anew_while_texts_are_forgotten(tmp_path: Path) -> Non
     lengths = []
     for seed in range(60):
         namespace = "one" if seed % 3 else ""
-        keeper.add(memory.add(text(seed, 100, vocabulary=5000), namespace), namespace)
+        keeper.add(text(seed, 100, vocabulary=5000), namespace)
         wait()
         found = texts_in(path)
         lengths.append(sum(len(tokens) for _, tokens in found))
@@ -346,9 +392,8 @@ def test_the_memory_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
 HOLD = """
 import sys
 from draftwood.drafters.memory.journal import Journal
-from draftwood.drafters.memory.keeper import Keeper
-from draftwood.drafters.memory.namespaces import Namespaces
-Keeper(Journal(sys.argv[1], "", 9), Namespaces(9))
+from draftwood.drafters.memory.keeper import keeper_of
+held = keeper_of(Journal(sys.argv[1], "", 9), 9)
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -358,7 +403,7 @@ def test_one_process_at_a_time_uses_a_file(tmp_path: Path) -> None:
     path = tmp_path / "memory"
 
     def keeper() -> Keeper:
-        return Keeper(Journal(str(path), "", 9), Namespaces(9))
+        return keeper_of(Journal(str(path), "", 9), 9)
 
     words = [sys.executable, "-c", HOLD, str(path)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
@@ -368,7 +413,105 @@ def test_one_process_at_a_time_uses_a_file(tmp_path: Path) -> None:
             keeper()
         other.communicate()
     with ThreadPoolExecutor(4) as pool:  # engines of one process share it
-        assert len([*pool.map(lambda _: keeper(), range(8))]) == 8
+        assert len({*pool.map(lambda _: keeper(), range(8))}) == 1
+
+
+def test_engines_that_name_one_file_have_one_memory(tmp_path: Path) -> None:
+    """With a memory each, who writes the file anew would leave out what the others have written."""
+    path = tmp_path / "memory"
+    host = FakeHost(replace(MarkovTarget(9).info, vocab_size=5000))
+
+    def drafter(size: int, name: str = str(path)) -> MemoryDrafter:
+        return Memory(file=name, size=size).build(host)
+
+    def done(drafter: MemoryDrafter, namespace: str, tokens: list[int]) -> None:
+        prompt = np.array(tokens[:-1], dtype=np.int64)
+        drafter.begin(0, Prefill(prompt, tokens[-1], no_rows(1).output(1), namespace))
+        drafter.release(0)
+
+    (tmp_path / "link").symlink_to(path)
+    first, second = drafter(1000), drafter(2000, str(tmp_path / "link"))
+    known = text(99, 200, vocabulary=5000)
+    done(second, "bob", known)
+    for seed in range(12):
+        done(first, "", text(seed, 300, vocabulary=5000))
+        prompt = np.array(known[:100], dtype=np.int64)
+        first.begin(1, Prefill(prompt, known[100], no_rows(1).output(1), "bob"))
+        [[found]] = first.continuations([1])  # which is a use: the text is not forgotten
+        assert found.tokens == tuple(known[101:121])
+    wait()
+    assert known in [tokens for namespace, tokens in texts_in(path) if namespace == "bob"]
+    assert 1000 < sum(len(tokens) for _, tokens in texts_in(path)) <= 2 * 2000
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_a_file_is_given_back_with_its_last_engine(tmp_path: Path) -> None:
+    host = FakeHost(MarkovTarget(9).info)
+    path = str(tmp_path / "memory")
+    drafters = [Memory(file=path).build(host) for _ in range(2)]
+    words = [sys.executable, "-c", HOLD, path]
+
+    def another() -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(words, input=b"", capture_output=True, check=False)
+
+    drafters.pop()
+    assert b"another process uses" in another().stderr
+    with ThreadPoolExecutor(1) as pool:  # the last one may be dropped by any thread
+        pool.submit(drafters.clear).result()
+    wait()
+    assert another().stdout == b"held\n"
+
+
+def test_a_build_that_fails_does_not_keep_its_file(tmp_path: Path) -> None:
+    path, given = tmp_path / "memory", tmp_path / "text"
+    given.write_text("abc")
+    spec = Memory(file=str(path), text=(str(given),))
+    with pytest.raises(DraftwoodError, match="tokenizer"):
+        spec.build(FakeHost(MarkovTarget(9).info))
+    words = [sys.executable, "-c", HOLD, str(path)]
+    done = subprocess.run(words, input=b"", stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"held\n"
+
+
+def test_a_deleted_file_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    memory, journal = opened(path)
+    path.unlink()
+    journal.write(memory.add(text(0, 100, vocabulary=13)), "")
+    assert opened(path)[0].size == memory.size
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "memory")
+    memory, journal = opened(tmp_path / "link")
+    journal.write(memory.add(text(0, 100, vocabulary=13)), "")
+    journal.replace(memory.pieces())
+    assert (tmp_path / "link").is_symlink()
+    assert len(texts_in(tmp_path / "memory")) == 1
+
+
+@pytest.mark.parametrize("spec", [Memory, DatastoreText])
+def test_texts_are_looked_for_before_a_model_is_loaded(
+    spec: type[Memory | DatastoreText], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "src").mkdir()
+    assert spec(text=("src",)).text == ("src",)
+    for wrong, message in (
+        (("src", ""), r"'src\+' has a file without a name"),
+        (("src", "missing"), "missing does not exist"),
+    ):
+        with pytest.raises(DraftwoodError, match=message):
+            spec(text=wrong)
+
+
+def test_the_file_is_looked_for_before_a_model_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "missing" / "memory")
+    for name in ("missing/memory", "link"):
+        with pytest.raises(DraftwoodError, match="there is no such directory"):
+            Memory(file=str(tmp_path / name))
+    with pytest.raises(DraftwoodError, match="is a directory"):
+        Memory(file=str(tmp_path))
 
 
 def test_a_file_that_is_refused_is_not_kept_from_others(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Recipes: settings by name, wrong pairs refused when they are built."""
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from draftwood.drafters.medusa.drafter import Medusa
 from draftwood.drafters.model import Model
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
+from draftwood.methods.binding import kind_of
 from draftwood.methods.recipe import Method, bound, build, settings_of
 from draftwood.protocols import Recipe
 from draftwood.protocols.settings import settings
@@ -40,6 +43,41 @@ def test_a_source_may_be_given_another_drafter() -> None:
     # What Token Recycling decides about its table means nothing to another drafter.
     assert method("tr:adjacency=model").drafters["adjacency"] == Model()
     assert method("tr:adjacency=adjacency") == method("tr")
+
+
+def test_the_drafter_of_a_directory_is_that_of_its_present_files(tmp_path: Path) -> None:
+    head = tmp_path / "head"
+
+    def bound_to() -> str:
+        return type(method(f"auto:head={head}").drafters["draft"]).__name__
+
+    assert bound_to() == "Eagle3", "nothing is there yet"
+    head.mkdir()
+    for config, name in (({"medusa_num_heads": 3}, "Medusa"), ({"hydra_num_heads": 33}, "Hydra")):
+        (head / "config.json").write_text(json.dumps(config))
+        assert bound_to() == name
+
+
+def test_a_hub_that_was_not_reached_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, asked = False, 0
+    (tmp_path / "config.json").write_text('{"medusa_num_heads": 3}')
+
+    def download(name: str, file: str) -> str:
+        nonlocal asked
+        asked += 1
+        if not reached:
+            raise OSError("no network")
+        return str(tmp_path / file)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    assert kind_of("head", "of/medusa-heads") == "eagle3"
+    reached = True
+    assert kind_of("head", "of/medusa-heads") == "medusa"
+    before = asked
+    assert kind_of("head", "of/medusa-heads") == "medusa"
+    assert asked == before, "what was found is kept"
 
 
 def test_a_path_says_which_drafter_answers() -> None:

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
 
 from draftwood.errors import DraftwoodError
+from draftwood.methods import registry
 from draftwood.methods.settings import checked, parse
 from draftwood.protocols.settings import settings
 
@@ -25,13 +26,14 @@ class Sample:
     lengths: tuple[int, ...] = (5, 4)
     cap: int | None = None
     model: str | Thing = "none"
+    files: tuple[str, ...] = ()
 
 
 SETTINGS = {setting.name: setting for setting in settings(Sample)}
 
 
 def test_fields_are_settings() -> None:
-    assert list(SETTINGS) == ["count", "rate", "on", "mode", "lengths", "cap", "model"]
+    assert list(SETTINGS) == [*("count", "rate", "on", "mode", "lengths", "cap", "model", "files")]
     assert SETTINGS["count"].help == "how many"
     assert SETTINGS["lengths"].default == (5, 4)
 
@@ -52,6 +54,27 @@ def test_fields_are_settings() -> None:
 )
 def test_parse(name: str, text: str, value: object) -> None:
     assert parse(SETTINGS[name], text) == value
+
+
+def test_a_plus_sign_may_be_in_the_name_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("c++", "src"):
+        (tmp_path / name).mkdir()
+    assert parse(SETTINGS["files"], "c++") == ("c++",)
+    assert parse(SETTINGS["files"], "src+src") == ("src", "src")
+    assert parse(SETTINGS["files"], "src+") == ("src", ""), "which the part refuses"
+
+
+@pytest.mark.parametrize("kind", registry.names("drafters"))
+def test_whole_numbers_of_drafters_have_an_upper_bound(kind: str) -> None:
+    """Beyond the integers of arrays, a number would fail in every request."""
+    part = registry.load("drafters", kind)
+    for each in settings(part):
+        if int in (each.type, *get_args(each.type)):
+            with pytest.raises(DraftwoodError, match=rf"^{each.name} is .*at most"):
+                part(**{each.name: (10**23,) if isinstance(each.default, tuple) else 10**23})
 
 
 @pytest.mark.parametrize(

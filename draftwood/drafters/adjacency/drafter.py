@@ -37,6 +37,10 @@ _Answer = TypeVar("_Answer")
 
 _NO_TOKEN = -1  # stands before the first token of a prompt
 
+_SHARED = 8
+"""Namespaces whose shared tables are kept; beyond, the table that was begun with least recently is
+dropped."""
+
 
 @dataclass(frozen=True)
 class Adjacency(DrafterSpec):
@@ -46,15 +50,17 @@ class Adjacency(DrafterSpec):
         DraftwoodError: a setting outside its range.
     """
 
-    width: int = setting(10, "successors stored per key (K)", least=1)
+    width: int = setting(10, "successors stored per key (K)", least=1, most=1 << 28)
     min_score: float = setting(
         0.01, "least probability a successor needs to be offered", least=0, below=1
     )
     bigram: bool = setting(True, "look up the last two tokens first; off: the last token only")
     shared: bool = setting(
-        False, "one table for all requests of an engine, not emptied between them"
+        False, "one table for all requests of a namespace, not emptied between them"
     )
-    max_rows: int = setting(65536, "most keys stored; the oldest is dropped first", least=1)
+    max_rows: int = setting(
+        65536, "most keys stored; the oldest is dropped first", least=1, most=1 << 28
+    )
     harvest: Literal["all", "accepted"] = setting(
         "all", "learn from every node of a tree, or from the accepted ones only"
     )
@@ -88,7 +94,7 @@ class Adjacency(DrafterSpec):
 
 
 class AdjacencyTables(Drafter):
-    """Successors of pairs of tokens, in a table per slot or one table for all slots.
+    """Successors of pairs of tokens, in a table per slot or one for all slots of a namespace.
 
     The top-k of every row of the target's logits is stored: prompt positions (unless ``prompt`` is
     off), accepted nodes, the node of the bonus, and rejected nodes. A node's row gives the
@@ -105,6 +111,9 @@ class AdjacencyTables(Drafter):
     A prepared table is never changed, and all slots and engines share it. Its rows are averaged
     with the live ones: see :func:`draftwood.drafters.adjacency.answer.answers`.
 
+    Shared tables are kept for the 8 namespaces that a request was begun in last, and as long as a
+    slot uses one.
+
     Memory: at most ``max_rows * (8 * width + 352)`` bytes per live table and one row: 28 MB at the
     default settings, of which 5 MB are rows; with compiled functions, whose index is smaller, 10
     MB. Memory pages are touched only as rows are stored.
@@ -117,7 +126,7 @@ class AdjacencyTables(Drafter):
         self._width = width
         self._prepared = prepared
         self._tables: dict[int, LiveTable] = {}
-        self._shared = self._empty() if settings.shared else None
+        self._shared: dict[str, LiveTable] = {}  # the one that was begun with last comes last
         self._before: dict[int, int] = {}
         functions()  # compiled now, rather than for the first request
         self._descents = Descents(None if prepared is None else prepared.native)
@@ -129,7 +138,7 @@ class AdjacencyTables(Drafter):
 
     def begin(self, slot: int, prefill: Prefill) -> None:
         """Store the successors at the prompt's positions, as far as the target computed them."""
-        table = self._shared or self._empty()
+        table = self._shared_by(prefill.namespace) if self._settings.shared else self._empty()
         self._tables[slot] = table
         prompt, rows = prefill.prompt.tolist(), prefill.rows
         first = len(prompt) - len(rows.top_tokens)
@@ -188,6 +197,15 @@ class AdjacencyTables(Drafter):
         """Forget the slot's table, unless it is shared."""
         self._tables.pop(slot, None)
         self._before.pop(slot, None)
+
+    def _shared_by(self, namespace: str) -> LiveTable:
+        """The table of a namespace, whose text others must not draft from."""
+        shared = self._shared
+        table = shared.pop(namespace) if namespace in shared else self._empty()
+        shared[namespace] = table
+        if len(shared) > _SHARED:
+            del shared[next(iter(shared))]
+        return table
 
     def _empty(self) -> LiveTable:
         settings = self._settings

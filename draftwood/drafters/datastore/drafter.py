@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from draftwood.drafters._texts import encoded_files
+from draftwood.drafters._texts import check_texts, encoded_files
 from draftwood.drafters.datastore.suffix_array import DEEPEST, LONGEST, Datastore, Occurrences
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
@@ -33,7 +33,7 @@ class DatastoreText(DrafterSpec):
     """Settings of the datastore.
 
     Raises:
-        DraftwoodError: a bound out of range.
+        DraftwoodError: a bound out of range, or a text that does not exist.
     """
 
     text: tuple[str, ...] = setting((), "files, and folders of files, to draft from")
@@ -42,13 +42,20 @@ class DatastoreText(DrafterSpec):
         LONGEST, "longest suffix that is looked up, in tokens", least=1, most=LONGEST
     )
     max_continuations: int = setting(
-        4, "most continuations, with distinct first tokens, to offer as chains", least=1
+        4,
+        "most continuations, with distinct first tokens, to offer as chains",
+        least=1,
+        most=1 << 28,
     )
 
     summary: ClassVar = "what followed the end of the text in given files, by frequency"
     evidence: ClassVar = Evidence(
         ranked=(Feature("rank", (1, 2)), Feature("score", (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 0.85)))
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_texts(self.text)  # before a model is loaded for them
 
     @property
     def missing(self) -> str:

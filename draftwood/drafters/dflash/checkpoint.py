@@ -15,8 +15,9 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
+from draftwood.drafters._config import reading
 from draftwood.drafters._directory import CONFIG, SAFE, check_tensors, located
-from draftwood.drafters.dflash.config import NOUN, DFlashConfig, read_config
+from draftwood.drafters.dflash.config import NOUN, WHOSE, DFlashConfig, read_config
 from draftwood.drafters.dflash.network import DFlashNetwork, Stored
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Target
@@ -55,7 +56,9 @@ def load_dflash(name: str, target: Target, dtype: torch.dtype) -> DFlashNetwork:
             "give a drafter of all tokens"
         )
     _reduce(tensors, target)
-    network = _empty(config, tensors, info.vocab_size)
+    with reading(WHOSE):
+        rotary = Qwen3RotaryEmbedding(config.layers)
+        network = _empty(config, tensors, info.vocab_size)
     tensors.setdefault("token_ids", torch.arange(len(network.token_ids)))
     check_tensors(tensors, network.state_dict(), NOUN)
     _check_mask(tensors, config.mask_token, target.embedding())
@@ -64,7 +67,7 @@ def load_dflash(name: str, target: Target, dtype: torch.dtype) -> DFlashNetwork:
         for key, tensor in tensors.items()
     }
     network.load_state_dict(placed, assign=True)
-    network.rotary_emb = Qwen3RotaryEmbedding(config.layers).to(info.device)
+    network.rotary_emb = rotary.to(info.device)
     output = target.lm_head()
     if _OUTPUT not in tensors and output is None:
         raise DraftwoodError(

@@ -16,16 +16,28 @@ DeepSpec's drafters, unless the configuration says otherwise.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 from transformers import Qwen3Config
 
+from draftwood.drafters._config import (
+    architectures,
+    check_layer,
+    layers,
+    number,
+    part,
+    reading,
+    whole,
+    without_nulls,
+)
 from draftwood.drafters.dflash.assistant import as_others, is_assistant
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 
 NOUN = "a DFlash drafter"
+WHOSE = "the DFlash drafter's"
 _BLOCK = 16
 _RELATIVES = {
     "DominoDraftModel": "Domino",
@@ -40,6 +52,10 @@ _RELATIVES = {
 _DEEPSPEC = "Qwen3DSparkModel"
 _DSPARK = {_DEEPSPEC, "DSparkDraftModel", "dspark"}
 _DFLASH2 = {"DFlash2DraftModel", "dflash2"}
+_OTHERS = ("architectures", "auto_map", "model_type", "dtype", "torch_dtype")
+"""Fields that say nothing of the layers."""
+_NULL = ("num_key_value_heads",)
+"""Fields of the layers whose null is no default: as many as ``num_attention_heads``."""
 _INSIDE = "dspark_block_size"
 _MARKOV_RANK = 256
 _MARKOV_HEADS = ("vanilla", "gated", "rnn")
@@ -113,50 +129,54 @@ def is_dflash(raw: Mapping[str, Any]) -> bool:
     return named or bool(_names(raw) & known)
 
 
+@reading(WHOSE)
 def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
     """The configuration in a ``config.json``, for a target.
 
     Raises:
-        DraftwoodError: it is of another format, of a variant that computes something else, or made
-            for another target.
+        DraftwoodError: it is not valid, of another format, of a variant that computes something
+            else, or made for another target.
     """
     if is_assistant(raw):
         raw = as_others(raw)
-    options: Mapping[str, Any] = raw.get("dflash_config") or {}
+    options = part(raw, "dflash_config")
     _refuse_relatives(raw, options)
     speculators = raw.get("speculators_model_type") in ("dflash", "dflash2", "dspark")
     inner = raw.get("transformer_layer_config") if speculators else raw
-    layers = _layers(inner)
-    if layers.hidden_size != target.hidden_size:
+    shape = _layers(inner)
+    if shape.hidden_size != target.hidden_size:
         raise DraftwoodError(
-            f"the DFlash drafter has width {layers.hidden_size}, and the target "
+            f"the DFlash drafter has width {shape.hidden_size}, and the target "
             f"{target.hidden_size}: give a drafter made for this target"
         )
     names = _names(raw, options)
     dspark, second = bool(names & _DSPARK), bool(names & _DFLASH2)
-    merged = {**(inner or {}), **raw, **options}
+    merged = {**without_nulls(inner or {}), **without_nulls(raw), **options}
     if second and speculators:
         merged.setdefault("sliding_window_non_causal", True)
-    windows = _windows(merged, int(layers.num_hidden_layers or 0))
+    if "markov_rank" in raw:
+        merged.setdefault("markov_rank", 0)  # null: no head
+    depth = int(shape.num_hidden_layers or 0)
+    windows = _windows(merged, depth)
     mask = merged.get("mask_token_id")
     if not isinstance(mask, int):
         raise DraftwoodError(
             "the DFlash drafter's config.json lacks mask_token_id: give a complete one"
         )
-    block = int(merged.get("block_size", 8 if speculators else _BLOCK))
-    selector = _selector(merged, layers.hidden_size) if second else None
+    block = whole(merged, "block_size", 8 if speculators else _BLOCK)
+    selector = _selector(merged, shape.hidden_size) if second else None
     markov, rank = _markov(merged, _MARKOV_RANK if dspark and speculators else 0)
     found = DFlashConfig(
-        layers=layers,
-        taps=_taps(merged, target.layers, int(layers.num_hidden_layers or 0), entering=speculators),
+        layers=shape,
+        taps=_taps(merged, target.layers, depth, entering=speculators),
         block_size=block,
         mask_token=mask,
         from_anchor=_from_anchor(merged, dspark, bool(rank)),
         windows=windows,
         causal=_causal(merged, windows),
-        input_scale=float(merged.get("input_embedding_scale", 1.0)),
-        output_scale=float(merged.get("output_multiplier", 1.0)),
-        softcap=merged.get("final_logit_softcapping"),
+        input_scale=number(merged, "input_embedding_scale", 1.0),
+        output_scale=number(merged, "output_multiplier", 1.0),
+        softcap=_softcap(merged),
         markov=markov,
         markov_rank=rank,
         selector=selector,
@@ -172,14 +192,15 @@ def read_config(raw: Mapping[str, Any], target: TargetInfo) -> DFlashConfig:
     return found
 
 
-def _architectures(raw: Mapping[str, Any]) -> Sequence[str]:
-    return raw.get("architectures") or ()
+def _softcap(merged: Mapping[str, Any]) -> float | None:
+    name = "final_logit_softcapping"
+    return number(merged, name, 0.0) if name in merged else None
 
 
 def _names(raw: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> set[str]:
     """The names of formats that a configuration has."""
     kinds = raw.get("speculators_model_type"), (options or {}).get("projector_type")
-    return {*_architectures(raw), *(str(kind) for kind in kinds if kind)}
+    return {*architectures(raw), *(str(kind) for kind in kinds if kind)}
 
 
 def _refuse_relatives(raw: Mapping[str, Any], options: Mapping[str, Any]) -> None:
@@ -208,7 +229,7 @@ def _refuse_relatives(raw: Mapping[str, Any], options: Mapping[str, Any]) -> Non
 
 def _markov(merged: Mapping[str, Any], default: int) -> tuple[str, int]:
     """The kind and the rank of the Markov head."""
-    rank = int(merged.get("markov_rank", default) or 0)
+    rank = whole(merged, "markov_rank", default)
     kind = str(merged.get("markov_head_type") or "vanilla")
     if rank and kind not in _MARKOV_HEADS:
         raise DraftwoodError(
@@ -227,10 +248,10 @@ def _selector(merged: Mapping[str, Any], width: int) -> SelectorSizes:
                 "another drafter"
             )
     found = SelectorSizes(
-        kernel=int(merged.get("conv_kernel_size", 2)),
-        group=int(merged.get("conv_group_size", 16)),
-        rank=int(merged.get("selector_rank", 256)),
-        top_k=int(merged.get("selector_top_k", 16)),
+        kernel=whole(merged, "conv_kernel_size", 2),
+        group=whole(merged, "conv_group_size", 16),
+        rank=whole(merged, "selector_rank", 256),
+        top_k=whole(merged, "selector_top_k", 16),
     )
     if min(found.kernel, found.group, found.rank, found.top_k) < 1 or width % found.group:
         raise DraftwoodError(
@@ -261,24 +282,25 @@ def _layers(raw: Any) -> Qwen3Config:
         raise DraftwoodError(
             f"the layers of this DFlash drafter are of type {kind}: give one with layers of Qwen3"
         )
-    own = {name: value for name, value in raw.items() if name not in ("architectures", "auto_map")}
-    own.pop("model_type", None)
-    own.pop("dtype", None)
-    own.pop("torch_dtype", None)
-    try:
-        return Qwen3Config(**own)
-    except (TypeError, ValueError) as error:
-        raise DraftwoodError(f"the DFlash drafter's config.json is not valid: {error}") from error
+    own = {
+        name: value
+        for name, value in raw.items()
+        if name not in _OTHERS and (value is not None or name in _NULL)
+    }
+    # A copy, since transformers completes the rope parameters in place.
+    config = Qwen3Config(**deepcopy(own))
+    check_layer(config, WHOSE)
+    return config
 
 
 def _taps(merged: Mapping[str, Any], target: int, own: int, *, entering: bool) -> tuple[int, ...]:
     """The hidden states that are read, by the layer that they enter."""
     if entering:
-        ids = merged.get("aux_hidden_state_layer_ids") or (2, target // 2, target - 3)
-        taps = tuple(int(each) for each in ids)
+        ids = layers(merged, "aux_hidden_state_layer_ids") or (2, target // 2, target - 3)
+        taps = ids
     else:
-        ids = merged.get("target_layer_ids") or _default_ids(target, own)
-        taps = tuple(int(each) + 1 for each in ids)
+        ids = layers(merged, "target_layer_ids") or _default_ids(target, own)
+        taps = tuple(each + 1 for each in ids)
     if target in taps:
         raise DraftwoodError(
             "the DFlash drafter reads the output of the target's last layer before its final norm, "
@@ -293,24 +315,26 @@ def _taps(merged: Mapping[str, Any], target: int, own: int, *, entering: bool) -
     return taps
 
 
-def _default_ids(target: int, own: int) -> list[int]:
+def _default_ids(target: int, own: int) -> tuple[int, ...]:
     """z-lab's: from the second layer to the fourth from the end, evenly."""
     if own == 1:
-        return [target // 2]
-    return [round(1 + i * (target - 4) / (own - 1)) for i in range(own)]
+        return (target // 2,)
+    return tuple(round(1 + i * (target - 4) / (own - 1)) for i in range(own))
 
 
-def _windows(merged: Mapping[str, Any], layers: int) -> tuple[int | None, ...]:
+def _windows(merged: Mapping[str, Any], depth: int) -> tuple[int | None, ...]:
     if merged.get("use_swa"):
-        return (int(merged["swa_window_size"]),) * layers
-    kinds = merged.get("layer_types") or ["full_attention"] * layers
-    window = merged.get("sliding_window")
+        if "swa_window_size" not in merged:
+            raise ValueError("it has use_swa and no swa_window_size")
+        return (whole(merged, "swa_window_size", 0),) * depth
+    kinds = merged.get("layer_types") or ["full_attention"] * depth
+    window = whole(merged, "sliding_window", 0)
     if "sliding_attention" in kinds and not window:
         raise DraftwoodError(
             "the DFlash drafter's config.json has sliding layers and no sliding_window: give a "
             "complete one"
         )
-    return tuple(int(window or 0) if each == "sliding_attention" else None for each in kinds)
+    return tuple(window if each == "sliding_attention" else None for each in kinds)
 
 
 def _causal(merged: Mapping[str, Any], windows: Sequence[int | None]) -> tuple[bool, ...]:

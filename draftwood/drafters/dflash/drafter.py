@@ -44,7 +44,9 @@ class DFlash(DrafterSpec):
         flag="head",
     )
     dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
-    ahead: int = setting(0, "most tokens drafted in a block; 0: as many as it has", least=0)
+    ahead: int = setting(
+        0, "most tokens drafted in a block; 0: as many as it has", least=0, most=1 << 28
+    )
 
     summary: ClassVar = "the likeliest tokens of a block drafter, at all depths at once, or samples"
     draws: ClassVar = frozenset(Draw)

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn import functional
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from draftwood.drafters._config import reading
 from draftwood.drafters._directory import CONFIG, SAFE, located
 from draftwood.drafters._head import AutoregressiveHead
 from draftwood.drafters.eagle3.config import Eagle3Config, Stored, read_config, write_config
@@ -102,8 +103,10 @@ def _made(
     _complete(tensors, raw, output)
     _flatten_mask(tensors)
     config = read_config(raw, target, _stored(tensors))
-    with torch.device("meta"):
-        head = Eagle3Head(config)
+    with reading("the head's"):
+        rotary = LlamaRotaryEmbedding(config)
+        with torch.device("meta"):
+            head = Eagle3Head(config)
     _leave_out(tensors, config)
     _fit_embedding(tensors, config)
     _check_tensors(tensors, head, same_ids=raw.get("draft_vocab_size") is None)
@@ -114,7 +117,7 @@ def _made(
         for key, tensor in tensors.items()
     }
     head.load_state_dict(placed, assign=True)
-    head.rotary_emb = LlamaRotaryEmbedding(config).to(target.device)
+    head.rotary_emb = rotary.to(target.device)
     if embedding is not None and not config.own_embedding:
         head.set_input_embeddings(embedding)
     if output is not None and not config.own_output:

@@ -26,11 +26,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from huggingface_hub.dataclasses import strict
-from huggingface_hub.errors import StrictDataclassError
 from transformers import LlamaConfig, Qwen3Config
-from transformers.activations import ACT2FN
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+from draftwood.drafters._config import check_layer, layers, part, reading, without_nulls
 from draftwood.drafters._mask_token import mask_token, reads_masks
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
@@ -191,6 +189,7 @@ def default_taps(layers: int) -> tuple[int, int, int]:
     return 2, layers // 2, layers - 3
 
 
+@reading("the head's")
 def read_config(
     raw: Mapping[str, Any], target: TargetInfo, stored: Stored | None = None
 ) -> Eagle3Config:
@@ -199,13 +198,13 @@ def read_config(
     The vocabulary size is the target's, because that of configs is often a default.
 
     Raises:
-        DraftwoodError: the config is of an unsupported variant, contradicts itself or the tensors,
-            or was made for another target.
+        DraftwoodError: the config is not valid, of an unsupported variant, contradicts itself or
+            the tensors, or was made for another target.
     """
     stored = stored or Stored()
-    raw = {name: value for name, value in raw.items() if value is not None}
-    nested = raw.get("eagle_config", {})
-    layer = raw.get("transformer_layer_config", raw)
+    raw = without_nulls(raw)
+    nested = part(raw, "eagle_config")
+    layer = part(raw, "transformer_layer_config") if "transformer_layer_config" in raw else raw
     _refuse_variants(raw, nested, layer)
     fuse = bool(_flag("use_aux_hidden_state", raw, nested, default=True))
     width = raw.get("target_hidden_size", target.hidden_size)
@@ -218,45 +217,33 @@ def read_config(
     if stored.mask or reads_masks(raw):
         advice = "give a complete head that was made for this target"
         mask = mask_token(raw, target.vocab_size, "the P-EAGLE head", advice)
-    try:
-        config = Eagle3Config(
-            **_layer_fields(raw, layer, stored),
-            vocab_size=target.vocab_size,
-            draft_vocab_size=raw.get(
-                "draft_vocab_size", stored.draft_vocab_size or target.vocab_size
-            ),
-            target_hidden_size=width,
-            taps=_taps(raw, nested, target.layers) if fuse else (target.layers,),
-            # Absent means false in speculators' own config class; vLLM assumes true there.
-            norm_before_residual=raw.get("norm_before_residual", False),
-            own_embedding=stored.own_embedding,
-            own_output=stored.own_output,
-            fuse=fuse,
-            fc_bias=fuse and _known(stored.fc_bias, raw.get("bias", False)),
-            norm_before_fc=fuse
-            and bool(_flag("norm_before_fc", raw, nested, default=stored.input_norm)),
-            fc_norm=fuse and bool(_flag("fc_norm", raw, nested, default=stored.fc_norm)),
-            norm_output=bool(_flag("norm_output", raw, nested, default=False)),
-            mask_token=mask,
-            bos_token_id=None,
-            eos_token_id=None,
-        )
-    except StrictDataclassError as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise DraftwoodError(f"the head's config.json cannot be used: {reason}") from error
-    rope = config.rope_parameters["rope_type"]  # type: ignore[index]
-    if rope != "default" and rope not in ROPE_INIT_FUNCTIONS:
-        raise DraftwoodError(f'the head\'s rope_type is "{rope}", which transformers does not have')
-    if config.hidden_act not in ACT2FN:
-        raise DraftwoodError(
-            f'the head\'s hidden_act is "{config.hidden_act}", which transformers does not have'
-        )
+    config = Eagle3Config(
+        **_layer_fields(raw, layer, stored),
+        vocab_size=target.vocab_size,
+        draft_vocab_size=raw.get("draft_vocab_size", stored.draft_vocab_size or target.vocab_size),
+        target_hidden_size=width,
+        taps=_taps(raw, nested, target.layers) if fuse else (target.layers,),
+        # Absent means false in speculators' own config class; vLLM assumes true there.
+        norm_before_residual=raw.get("norm_before_residual", False),
+        own_embedding=stored.own_embedding,
+        own_output=stored.own_output,
+        fuse=fuse,
+        fc_bias=fuse and _known(stored.fc_bias, raw.get("bias", False)),
+        norm_before_fc=fuse
+        and bool(_flag("norm_before_fc", raw, nested, default=stored.input_norm)),
+        fc_norm=fuse and bool(_flag("fc_norm", raw, nested, default=stored.fc_norm)),
+        norm_output=bool(_flag("norm_output", raw, nested, default=False)),
+        mask_token=mask,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    check_layer(config, "the head's")
     return config
 
 
 def _refuse_variants(*places: Mapping[str, Any]) -> None:
     raw, _, layer = places
-    if layer is not raw and layer.get("model_type", "llama") not in _LAYERS:
+    if layer is not raw and layer.get("model_type", "llama") not in [*_LAYERS]:
         raise DraftwoodError(
             f'the head\'s layer is of type "{layer["model_type"]}"; only layers of type '
             f"{' and '.join(_LAYERS)} are read"
@@ -288,10 +275,10 @@ def _layer_fields(
     if is_qwen3:
         default = Qwen3Config()
         fields |= {name: getattr(default, name) for name in _QWEN3 - fields.keys()}
-    layers = fields.setdefault("num_hidden_layers", _known(stored.layers, 1))
-    if layers != _known(stored.layers, layers):
+    count = fields.setdefault("num_hidden_layers", _known(stored.layers, 1))
+    if count != _known(stored.layers, count):
         raise DraftwoodError(
-            f"config.json says that the head has num_hidden_layers = {layers}, but the checkpoint "
+            f"config.json says that the head has num_hidden_layers = {count}, but the checkpoint "
             f"has tensors of {stored.layers}"
         )
     if stored.attention_bias:
@@ -308,11 +295,11 @@ def _flag(name: str, raw: Mapping[str, Any], nested: Mapping[str, Any], default:
     return raw.get(name, nested.get(name, default))
 
 
-def _taps(raw: Mapping[str, Any], nested: Mapping[str, Any], layers: int) -> tuple[int, ...]:
+def _taps(raw: Mapping[str, Any], nested: Mapping[str, Any], target: int) -> tuple[int, ...]:
     by_key = {
-        _IDS: tuple(raw.get(_IDS) or ()),
-        f"eagle_config.{_IDS}": tuple(i + 1 for i in nested.get(_IDS) or ()),
-        _OUTPUTS: tuple(i + 1 for i in raw.get(_OUTPUTS) or ()),
+        _IDS: layers(raw, _IDS),
+        f"eagle_config.{_IDS}": tuple(i + 1 for i in layers(nested, _IDS)),
+        _OUTPUTS: tuple(i + 1 for i in layers(raw, _OUTPUTS)),
     }
     named_taps = {name: taps for name, taps in by_key.items() if taps}
     if len(set(named_taps.values())) > 1:
@@ -323,16 +310,16 @@ def _taps(raw: Mapping[str, Any], nested: Mapping[str, Any], layers: int) -> tup
             f"config.json names the hidden states that are read in ways that differ: {each}; "
             "give a head with one of them"
         )
-    taps = next(iter(named_taps.values()), None) or default_taps(layers)
-    if not all(0 <= tap < layers for tap in taps):
+    taps = next(iter(named_taps.values()), None) or default_taps(target)
+    if not all(0 <= tap < target for tap in taps):
         last = (
-            f"; the output of the last layer ({layers - 1}) cannot be read: transformers returns "
+            f"; the output of the last layer ({target - 1}) cannot be read: transformers returns "
             "it behind the final norm only"
         )
         raise DraftwoodError(
             f"the head reads the hidden states entering layers {list(taps)}, but the target's "
-            f"layers are 0 to {layers - 1}"
-            + (last if max(taps) == layers else "; it was made for another target")
+            f"layers are 0 to {target - 1}"
+            + (last if max(taps) == target else "; it was made for another target")
         )
     return taps
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from draftwood.drafters._config import check_layer, reading
 from draftwood.drafters._directory import check_tensors
 from draftwood.drafters.eagle3.config import LLAMA_FIELDS
 from draftwood.drafters.eagle3.eagle1_head import Eagle1Config, Eagle1Head
@@ -18,6 +19,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import TargetInfo
 
 _NOUN = "an EAGLE-1 or EAGLE-2 head"
+_WHOSE = "the EAGLE-1 head's"
 _ATTENTION = "layers.0.self_attn"
 
 
@@ -50,12 +52,14 @@ def eagle1_head(
     """
     own = _canonical(tensors)
     config = _config(raw, own, target)
-    with torch.device("meta"):
-        head = Eagle1Head(config)
+    with reading(_WHOSE):
+        rotary = LlamaRotaryEmbedding(config)
+        with torch.device("meta"):
+            head = Eagle1Head(config)
     check_tensors(own, head.state_dict(), _NOUN)
     placed = {name: tensor.to(target.device, target.dtype) for name, tensor in own.items()}
     head.load_state_dict(placed, assign=True)
-    head.rotary_emb = LlamaRotaryEmbedding(config).to(target.device)
+    head.rotary_emb = rotary.to(target.device)
     if embedding is not None:
         head.set_input_embeddings(embedding)
     if output is not None:
@@ -79,6 +83,7 @@ def _canonical(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return found
 
 
+@reading(_WHOSE)
 def _config(
     raw: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], target: TargetInfo
 ) -> Eagle1Config:
@@ -94,19 +99,18 @@ def _config(
             f"the EAGLE-1 head has {len(layers)} layers, and one is read: give another head"
         )
     given = {name: raw[name] for name in LLAMA_FIELDS if raw.get(name) is not None}
-    try:
-        return Eagle1Config(
-            **{
-                **given,
-                "vocab_size": target.vocab_size,
-                "num_hidden_layers": 1,
-                "attention_bias": f"{_ATTENTION}.q_proj.bias" in tensors,
-                "taps": (target.layers,),
-                "fc_bias": "fc.bias" in tensors,
-                "norms": "embedding_layernorm.weight" in tensors,
-                "bos_token_id": None,
-                "eos_token_id": None,
-            }
-        )
-    except (TypeError, ValueError) as error:
-        raise DraftwoodError(f"the EAGLE-1 head's config.json is not valid: {error}") from error
+    config = Eagle1Config(
+        **{
+            **given,
+            "vocab_size": target.vocab_size,
+            "num_hidden_layers": 1,
+            "attention_bias": f"{_ATTENTION}.q_proj.bias" in tensors,
+            "taps": (target.layers,),
+            "fc_bias": "fc.bias" in tensors,
+            "norms": "embedding_layernorm.weight" in tensors,
+            "bos_token_id": None,
+            "eos_token_id": None,
+        }
+    )
+    check_layer(config, _WHOSE)
+    return config

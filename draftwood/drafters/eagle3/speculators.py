@@ -42,7 +42,8 @@ def refuse_other_types(raw: Mapping[str, Any], *also: str) -> None:
     kind = raw.get("speculators_model_type")
     if kind is None or kind in (*_HEADS, *also):
         return
-    known = _OTHERS.get(kind, f"none of the formats that are read ({EAGLE1}, {', '.join(_HEADS)})")
+    unknown = f"none of the formats that are read ({EAGLE1}, {', '.join(_HEADS)})"
+    known = _OTHERS.get(str(kind), unknown)
     raise DraftwoodError(f'speculators_model_type is "{kind}": it is {known}')
 
 

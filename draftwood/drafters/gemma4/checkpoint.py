@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from draftwood.drafters._config import reading
 from draftwood.drafters._directory import check_tensors, located
 from draftwood.drafters.gemma4.network import Assistant
-from draftwood.errors import DraftwoodError, first_line
+from draftwood.errors import DraftwoodError
+from draftwood.models.invalid import INVALID, reason_of
 from draftwood.protocols import Target
 
 _NOUN = "a Gemma 4 assistant"
@@ -31,9 +32,9 @@ def load_assistant(name: str, target: Target, dtype: torch.dtype) -> Assistant:
     directory = located(name, _NOUN, ())
     try:
         config = AutoConfig.from_pretrained(directory.path, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError, StrictDataclassError) as error:
+    except (OSError, *INVALID) as error:
         raise DraftwoodError(
-            f"the config.json of {directory.path} cannot be used: {first_line(error)}"
+            f"the config.json of {directory.path} cannot be used: {reason_of(error)}"
         ) from error
     if not hasattr(config, "backbone_hidden_size"):
         raise DraftwoodError(
@@ -41,7 +42,8 @@ def load_assistant(name: str, target: Target, dtype: torch.dtype) -> Assistant:
         )
     layers = _layers(config, target)
     tensors = directory.tensors()
-    model = built(config, dtype)
+    with reading("the assistant's"):
+        model = built(config, dtype)
     expected = dict(model.state_dict())
     if config.tie_word_embeddings:
         tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight

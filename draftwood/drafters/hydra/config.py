@@ -9,10 +9,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from huggingface_hub.errors import StrictDataclassError
 from transformers import LlamaConfig
 
 from draftwood.errors import DraftwoodError
+from draftwood.models.invalid import INVALID, reason_of
 from draftwood.protocols import TargetInfo
 
 NOUN = "Hydra heads"
@@ -101,8 +101,8 @@ def _prefix(target: TargetInfo) -> LlamaConfig:
             bos_token_id=None,
             eos_token_id=None,
         )
-    except (StrictDataclassError, TypeError, ValueError, KeyError) as error:
+    except INVALID as error:
         raise DraftwoodError(
             f"the prefix layer of Hydra heads is Llama's, and the target's sizes do not fit it: "
-            f"{error}"
+            f"{reason_of(error)}"
         ) from error

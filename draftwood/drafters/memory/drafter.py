@@ -5,13 +5,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
-from draftwood.drafters._texts import encoded_files
+from draftwood.drafters._texts import check_texts, encoded_files
 from draftwood.drafters.memory.journal import Journal
-from draftwood.drafters.memory.keeper import Keeper
+from draftwood.drafters.memory.keeper import Keeper, keeper_of
 from draftwood.drafters.memory.namespaces import GIVEN, Namespaces
 from draftwood.drafters.memory.store import MEASURED
+from draftwood.files import check_writable
 from draftwood.protocols import (
     Continuation,
     Drafter,
@@ -30,15 +32,16 @@ class Memory(DrafterSpec):
     """Settings of the memory.
 
     Raises:
-        DraftwoodError: a bound below one.
+        DraftwoodError: a setting out of range, a text that does not exist, or a file that cannot be
+            written.
     """
 
     size: int = setting(1_000_000, "most tokens that are remembered", least=1000, most=1 << 28)
     text: tuple[str, ...] = setting((), "files, and folders of files, to remember at the start")
     file: str = setting("", "a file that keeps the memory for the next run; empty: none")
-    max_tokens: int = setting(20, "longest continuation to copy, in tokens", least=1)
+    max_tokens: int = setting(20, "longest continuation to copy, in tokens", least=1, most=1 << 28)
     max_continuations: int = setting(
-        4, "most continuations, with distinct first tokens, to offer", least=1
+        4, "most continuations, with distinct first tokens, to offer", least=1, most=1 << 28
     )
 
     summary: ClassVar = "what followed the end of the text in other requests and in files"
@@ -53,19 +56,28 @@ class Memory(DrafterSpec):
         )
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Before a model is loaded for them.
+        check_texts(self.text)
+        if self.file:
+            check_writable(Path(self.file).resolve())
+
     def build(self, host: Host) -> MemoryDrafter:
-        """A drafter with a memory of its own.
+        """A drafter with a memory of its own, or with that of its file.
 
         Raises:
             DraftwoodError: a text cannot be read or there is no tokenizer to encode it, or the file
                 is of another vocabulary.
         """
-        memory = Namespaces(self.size)
+        # Before the file, which a failure must not keep from others.
+        texts = [array("i", tokens) for tokens in encoded_files(self.text, host.encode)]
         keeper = None
         if self.file:
             journal = Journal(self.file, host.vocabulary, host.info.vocab_size)
-            keeper = Keeper(journal, memory)
-        for tokens in encoded_files(self.text, host.encode):
+            keeper = keeper_of(journal, self.size)
+        memory = Namespaces(self.size) if keeper is None else keeper.memory
+        for tokens in texts:
             memory.add(tokens, GIVEN)
         return MemoryDrafter(self, memory, keeper)
 
@@ -115,9 +127,10 @@ class MemoryDrafter(Drafter):
         if found is None:
             return
         namespace, text = found
-        added = self._memory.add(text, namespace)
-        if self._keeper is not None:
-            self._keeper.add(added, namespace)
+        if self._keeper is None:
+            self._memory.add(text, namespace)
+        else:
+            self._keeper.add(text, namespace)
 
 
 PART = Memory

@@ -45,10 +45,13 @@ class Journal:
         path: the file, which need not exist.
         vocabulary: digest of the tokens and their ids; empty: unknown.
         vocab_size: of the model.
+
+    Attributes:
+        path: the file itself, if a link was named: the link stays when the file is written anew.
     """
 
     def __init__(self, path: str, vocabulary: str, vocab_size: int) -> None:
-        self.path = Path(path)
+        self.path = Path(path).resolve()
         self._about = _About(_FORMAT, vocabulary, vocab_size)
 
     def read(self, memory: Namespaces) -> int:
@@ -76,13 +79,27 @@ class Journal:
             total = memory.size_of_own
         return total
 
+    def check(self) -> None:
+        """Check that the file, if there is one, is of this vocabulary.
+
+        Raises:
+            DraftwoodError: it is no such file, or is of another vocabulary.
+        """
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                self._check([file.readline()])
+
     def write(self, texts: Sequence[Sequence[int]], namespace: str) -> None:
         """Write what was added to a memory, at the end of the file.
+
+        A file that was deleted meanwhile begins anew.
 
         Raises:
             OSError: it cannot be written.
         """
         lines = [_text_line(namespace, text) for text in texts]
+        if lines and not self.path.exists():
+            lines.insert(0, self._first)
         if lines:
             append(self.path, b"".join(lines))
 
@@ -93,7 +110,11 @@ class Journal:
             OSError: it cannot be written; it is as it was before.
         """
         lines = [_text_line(namespace, text.tolist()) for namespace, text in texts]
-        write_bytes(self.path, b"".join([_line(encode(self._about)), *lines]))
+        write_bytes(self.path, b"".join([self._first, *lines]))
+
+    @property
+    def _first(self) -> bytes:
+        return _line(encode(self._about))
 
     def _check(self, lines: Sequence[bytes]) -> None:
         try:

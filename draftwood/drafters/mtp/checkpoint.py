@@ -13,15 +13,16 @@ from typing import Any
 
 import torch
 import transformers
-from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, modeling_layers
 
+from draftwood.drafters._config import reading
 from draftwood.drafters._directory import DrafterDirectory, located
 from draftwood.drafters.mtp.families import complete_config, refuse_family
 from draftwood.drafters.mtp.head import MtpHead
 from draftwood.errors import DraftwoodError, first_line
+from draftwood.models.invalid import INVALID, reason_of
 from draftwood.protocols import Target, TargetInfo
 from draftwood.protocols.drafter import OWN
 
@@ -53,7 +54,7 @@ def load_mtp(name: str, target: Target, dtype: torch.dtype) -> nn.ModuleList:
     _check_sizes(config, info)
     patterns = _check_stored(directory.path, config.num_hidden_layers, count)
     auto: Any = AutoModelForCausalLM
-    with torch.device("meta"):
+    with reading("the target's"), torch.device("meta"):
         main: Any = auto.from_config(config, dtype=dtype, trust_remote_code=False)
     main._keys_to_ignore_on_load_unexpected = patterns
     try:
@@ -94,9 +95,9 @@ def _place(name: str, info: TargetInfo) -> str:
 def _config(directory: DrafterDirectory) -> Any:
     try:
         whole = AutoConfig.from_pretrained(directory.path, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError, StrictDataclassError) as error:
+    except (OSError, *INVALID) as error:
         raise DraftwoodError(
-            f"the config.json of {directory.path} cannot be used: {first_line(error)}"
+            f"the config.json of {directory.path} cannot be used: {reason_of(error)}"
         ) from error
     found = whole.get_text_config()
     found.name_or_path = str(directory.path)

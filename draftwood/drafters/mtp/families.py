@@ -7,6 +7,7 @@ it needs for that.
 from collections.abc import Mapping
 from typing import Any
 
+from draftwood.drafters._config import architectures
 from draftwood.errors import DraftwoodError
 
 _FIELDS: Mapping[str, Mapping[str, str]] = {
@@ -50,12 +51,11 @@ _MODELS = ("ForCausalLM", "ForConditionalGeneration")
 
 def names_layers(raw: Mapping[str, Any]) -> bool:
     """Whether a ``config.json`` is that of a language model, not a head, with MTP layers."""
-    kinds = raw.get("architectures") or ()
     text = _text(raw)
     return (
-        any(str(kind).endswith(_MODELS) for kind in kinds)
+        any(kind.endswith(_MODELS) for kind in architectures(raw))
         and "draft_vocab_size" not in raw
-        and (any(text.get(name) for name in _COUNTS) or text.get("model_type") in _UNSAID)
+        and (any(text.get(name) for name in _COUNTS) or text.get("model_type") in [*_UNSAID])
     )
 
 
@@ -110,5 +110,5 @@ def complete_config(config: Any) -> int:
 
 def _text(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """The part of a ``config.json`` that is about the language model."""
-    found: Mapping[str, Any] = raw.get("text_config") or raw
-    return found
+    found = raw.get("text_config")
+    return found if found and isinstance(found, Mapping) else raw

@@ -64,8 +64,10 @@ class Trie(DrafterSpec):
         "recency", "which successors come first: the latest (BFS), the most frequent (PROB)"
     )
     depth: int = setting(18, "tokens of the longest n-gram", least=2, most=64)
-    least_breadth: int = setting(1, "fewest successors of a node, by recency", least=1)
-    breadth: int = setting(10, "most successors of a node", least=1)
+    least_breadth: int = setting(
+        1, "fewest successors of a node, by recency", least=1, most=1 << 28
+    )
+    breadth: int = setting(10, "most successors of a node", least=1, most=1 << 28)
     prompt: bool = setting(False, "draft from the whole prompt, too")
     size: int = setting(
         1_000_000, "most tokens of finished requests that are kept", least=0, most=1 << 28

@@ -254,6 +254,23 @@ def test_every_tensor_is_needed(tmp_path: Path, name: str) -> None:
         load_head(path, TARGET)
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"intermediate_size": -1}, ".*negative dimension"),
+        ({"num_attention_heads": 0}, "integer modulo by zero"),
+        ({"rope_theta": "x"}, "unsupported operand"),
+    ],
+)
+def test_layers_that_cannot_be_made_are_refused(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    head = tiny_head()
+    write(tmp_path, write_config(head.config) | changes, tensors_of(head))
+    with pytest.raises(DraftwoodError, match=f"^the head's config.json is not valid: {reason}"):
+        load_head(tmp_path, TARGET)
+
+
 def test_features_of_another_width(tmp_path: Path) -> None:
     config = write_config(tiny_head().config)
     del config["target_hidden_size"]

@@ -177,6 +177,24 @@ def test_layers_that_are_refused(wrong: dict[str, Any], message: str) -> None:
             read(raw)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"eagle_config": 1}, "eagle_config is 1, and no object"),
+        ({"transformer_layer_config": [1]}, r"transformer_layer_config is \[1\], and no object"),
+        ({IDS: 3}, f"{IDS} is 3, and no list of layers"),
+        ({IDS: ["x"]}, rf"{IDS} is \['x'\], and no list of layers"),
+        ({"eagle_config": {IDS: "12"}}, f"{IDS} is '12', and no list of layers"),
+        ({"target_layer_ids": True}, "target_layer_ids is True, and no list of layers"),
+        ({"draft_vocab_size": "x"}, "Field 'draft_vocab_size' expected int, got str"),
+    ],
+)
+def test_configurations_that_are_not_valid_are_refused(wrong: dict[str, Any], reason: str) -> None:
+    for raw in (original(**wrong), speculators(**wrong)):
+        with pytest.raises(DraftwoodError, match=f"the head's config.json is not valid: {reason}"):
+            read(raw)
+
+
 def test_layers_of_another_family() -> None:
     # Their config classes have other defaults, which a published config leaves out.
     with pytest.raises(DraftwoodError, match='"gemma2"; only layers of type llama and qwen3'):

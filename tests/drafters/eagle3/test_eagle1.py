@@ -269,6 +269,29 @@ def test_what_does_not_fit_is_refused(
         load_any_head(name, target, torch.float32)
 
 
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"hidden_size": "x"}, "config.json is not valid: Field 'hidden_size' expected int"),
+        (
+            {"max_position_embeddings": 64.0},
+            "config.json is not valid: Field 'max_position",
+        ),
+        ({"rope_scaling": "x"}, "config.json is not valid: Field 'rope_parameters' with value 'x'"),
+        ({"hidden_act": "swish9"}, 'hidden_act is "swish9", which transformers does not have'),
+        ({"rope_theta": "x"}, "config.json is not valid: unsupported operand"),
+        ({"num_attention_heads": 0}, "config.json is not valid: integer .* by zero"),
+        ({"intermediate_size": -1}, "config.json is not valid: .*negative dimension"),
+    ],
+)
+def test_configurations_that_are_not_valid_are_refused(
+    changes: dict[str, Any], complaint: str, target: Runner, tmp_path: Path
+) -> None:
+    name = saved(tmp_path, tensors(), raw=CONFIG | changes)
+    with pytest.raises(DraftwoodError, match=f"^the EAGLE-1 head's {complaint}"):
+        load_any_head(name, target, torch.float32)
+
+
 def test_other_heads_are_eagle3s(target: Runner, tmp_path: Path) -> None:
     config = tiny_config(vocab_size=VOCAB, hidden_size=H, target_hidden_size=H, taps=(1, 0))
     made = save_head(Eagle3Head(config), tmp_path / "head")

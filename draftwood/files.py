@@ -8,9 +8,10 @@ annotations of the class. A mapping with string keys is an object, another one a
 import json
 import math
 import os
+import sys
 import tempfile
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 CACHE_VARIABLE = "DRAFTWOOD_CACHE"
 """Environment variable that names another cache directory."""
+
+_STDOUT, _STDERR = 1, 2
 
 UNWRITTEN: Mapping[str, bool] = MappingProxyType({"written": False})
 """``metadata`` of a dataclass field that JSON leaves out; the field needs a default."""
@@ -119,12 +122,14 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DraftwoodError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DraftwoodError(f"{path} is not JSON: {error}") from error
 
 
 def check_writable(path: Path) -> None:
     """Check that a file can be written, before work is spent.
+
+    The file is the one that a symbolic link leads to.
 
     Raises:
         DraftwoodError: the directory is missing or read-only, or the path is a directory or a
@@ -132,35 +137,59 @@ def check_writable(path: Path) -> None:
     """
     if path.is_dir():
         raise DraftwoodError(f"{path} is a directory: name a file in it")
-    if not path.parent.is_dir():
-        raise DraftwoodError(
-            f"cannot write to {path.parent}: there is no such directory; make it first"
-        )
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".draftwood-"):
-            pass
-    except OSError as error:
-        raise DraftwoodError(
-            f"cannot write to {path.parent}: no file can be made there ({error.strerror}); name "
-            "another directory"
-        ) from error
+    if not is_stream(path):
+        _check_directory(_followed(path).parent)
     if path.exists() and not os.access(path, os.W_OK):
         raise DraftwoodError(f"{path} is read-only: name another file")
 
 
+def is_stream(path: Path) -> bool:
+    """Whether a path is a device, a pipe or a standard stream: it cannot be replaced or resumed."""
+    other = path.exists() and not path.is_file() and not path.is_dir()
+    return other or _standard(path) is not None
+
+
+def check_apart(outputs: Iterable[Path | None], inputs: Iterable[Path | str | None] = ()) -> None:
+    """Check that no output is an input or another output, before one is lost.
+
+    Args:
+        outputs: files to write; None is none. A stream may be named several times.
+        inputs: files that are read, likewise; what is no file is not compared.
+
+    Raises:
+        DraftwoodError: two of them are one file.
+    """
+    read = {os.path.realpath(path) for path in inputs if path is not None and os.path.isfile(path)}
+    written: set[str] = set()
+    for path in outputs:
+        if path is None or is_stream(path):
+            continue
+        place = os.path.realpath(path)
+        if place in read:
+            raise DraftwoodError(f"{path} is read, and would be overwritten: name another output")
+        if place in written:
+            raise DraftwoodError(f"{path} is named for two outputs: name a file for each")
+        written.add(place)
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text atomically: a temporary file beside ``path`` replaces it."""
+    """Write UTF-8 text, as :func:`write_bytes` does."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write bytes atomically: a temporary file beside ``path`` replaces it.
+    """Write bytes atomically: a temporary file replaces the one that ``path`` leads to.
+
+    A device or a pipe is written to.
 
     Raises:
         OSError: it cannot be written; its ``filename`` is ``path``.
     """
     with _named(path):
-        _replace(path, content)
+        if is_stream(path):
+            _pour(path, content)
+        else:
+            _replace(_followed(path), content)
 
 
 def append(path: Path, content: bytes) -> None:
@@ -213,6 +242,47 @@ def _replace(path: Path, content: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _pour(path: Path, content: bytes) -> None:
+    """Write to a stream; to a standard one behind what was printed, also where that is a file."""
+    standard = _standard(path)
+    if standard is None:
+        handle = os.open(path, os.O_WRONLY)  # makes no file if the stream is gone
+    else:
+        (sys.stdout if standard == _STDOUT else sys.stderr).flush()
+        handle = os.dup(standard)
+    with open(handle, "wb") as file:
+        file.write(content)
+
+
+def _standard(path: Path) -> int | None:
+    """The descriptor of standard output or error that a path is another name of."""
+    for handle in (_STDOUT, _STDERR):
+        with suppress(OSError, ValueError):
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+    return None
+
+
+def _followed(path: Path) -> Path:
+    """The path, or the one that it leads to as a symbolic link."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def _check_directory(directory: Path) -> None:
+    if not directory.is_dir():
+        raise DraftwoodError(
+            f"cannot write to {directory}: there is no such directory; make it first"
+        )
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=".draftwood-"):
+            pass
+    except OSError as error:
+        raise DraftwoodError(
+            f"cannot write to {directory}: no file can be made there ({error.strerror}); name "
+            "another directory"
+        ) from error
 
 
 def _append(path: Path, content: bytes) -> None:

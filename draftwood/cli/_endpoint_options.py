@@ -12,13 +12,16 @@ from typing import Any
 
 import click
 
-from draftwood.cli._options import PATH, F, stack, written_options
+from draftwood.cli._options import PATH, F, FiniteRange, stack, written_options
 from draftwood.cli._sections import Option
 from draftwood.errors import DraftwoodError
 from draftwood.lab.endpoint.curl import KEY_VARIABLE
 
 SAMPLES = 300
 """Default of ``--samples`` with an endpoint."""
+
+_LONGEST = 86_400
+"""Most seconds of ``--timeout``: a day."""
 
 _OF_METHODS = ("everything", "temperature", "model")
 """Options of METHODs alone, by parameter; ``--model`` is a METHOD's, too."""
@@ -167,10 +170,10 @@ def endpoint_options(function: F) -> F:
         ),
         option(
             "--timeout",
-            type=click.FloatRange(0.1),
+            type=FiniteRange(0.1, _LONGEST),
             default=120.0,
             show_default=True,
-            help="Most seconds for a request.",
+            help="Most seconds for a request and its whole answer.",
         ),
         option("--markdown", type=PATH, help="Write a report to this file, for an issue."),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -31,6 +32,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
 
 PATH = click.Path(path_type=Path)
+
+
+class FiniteRange(click.FloatRange):
+    """A number between bounds; ``nan`` is none, which other ranges let through."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number, or an error that names the option."""
+        found: float = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{found} is no finite number.", param, ctx)
+        return found
+
+
 THREADS = click.IntRange(1, 4 * (os.cpu_count() or 1))
 """Number of threads; more than a few for each core only make a command slower."""
 _FILE_WIDTH = 120
@@ -299,6 +315,12 @@ def refuse_overlapping_prompts(not_in: str | None, prompts: Iterable[Prompt]) ->
 def progress(items: Iterable[T], label: str) -> Iterable[T]:
     """Iterate with a progress bar on standard error."""
     return track(items, label, console=Console(stderr=True), transient=True)
+
+
+def setting_values(methods: Iterable[str]) -> list[str]:
+    """The values of settings in methods' spellings, some of which name files."""
+    items = [item for text in methods for item in text.split(":")[1:]]
+    return [item.partition("=")[2] for item in items]
 
 
 def console(*, stderr: bool = False) -> Console:

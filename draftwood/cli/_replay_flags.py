@@ -13,11 +13,19 @@ import click
 from rich import box
 from rich.table import Table
 
-from draftwood.cli._options import PATH, F, console, figures_option, numbers, stack
+from draftwood.cli._options import (
+    PATH,
+    F,
+    console,
+    figures_option,
+    numbers,
+    setting_values,
+    stack,
+)
 from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_writable, write_json
+from draftwood.files import check_apart, check_writable, write_json
 from draftwood.lab.replay.figures import BatchLoad, Figures, Speed, figures
 from draftwood.lab.replay.pricing import assumed_costs, expected_costs, of_sequence
 
@@ -58,6 +66,18 @@ class Output:
             raise DraftwoodError("--gpu and --shape belong together: give both, or none")
         if self.path is not None:
             check_writable(self.path)
+
+    def check(self, methods: Iterable[str], recording: Path | None = None) -> None:
+        """Refuse to overwrite a file that is read.
+
+        Args:
+            methods: as they are spelled.
+            recording: that is replayed, if any.
+
+        Raises:
+            DraftwoodError: the JSON file is the recording, a method's or that of step costs.
+        """
+        check_apart([self.path], [self.file, recording, *setting_values(methods)])
 
     def costs(self, methods: Iterable[ReplayMethod]) -> StepCosts | None:
         """Step costs with the methods' drafters that have a model; None if no costs are given.

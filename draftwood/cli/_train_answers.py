@@ -15,6 +15,7 @@ from draftwood.cli._options import (
     not_in_option,
 )
 from draftwood.cli._settings_flags import settings_flags
+from draftwood.files import check_apart
 from draftwood.lab.train.answer_recipe import AnswerRecipe
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ def answers(
     the first shard that is missing. When all shards are there, OUT/answers.txt.gz holds the prompts
     and answers as training text, without answers that overlap with the prompts of --not-in.
     """
+    documents = out / "answers.txt.gz"
+    check_apart([documents], [prompts])
+
     from draftwood.engine.engine import Engine
     from draftwood.lab.train.answers import answer, read_answers, read_prompts, write_documents
 
@@ -84,10 +88,10 @@ def answers(
     if len(shards) == -(-len(found) // recipe.shard):
         given = [each for path in shards for each in read_answers(path)]
         kept = given if evaluation is None else _apart(given, evaluation)
-        write_documents(loaded.tokenizer, found, kept, out / "answers.txt.gz")
+        write_documents(loaded.tokenizer, found, kept, documents)
         tokens = sum(each.tokens for each in kept)
         left = f"; {len(given) - len(kept)} overlap with an evaluation prompt" if evaluation else ""
-        click.echo(f"{out / 'answers.txt.gz'}: {len(kept)} answers, {tokens:,} tokens{left}")
+        click.echo(f"{documents}: {len(kept)} answers, {tokens:,} tokens{left}")
 
 
 def _apart(answers: list[Answer], evaluation: EvaluationText) -> list[Answer]:

@@ -10,7 +10,14 @@ import click
 from click.core import ParameterSource
 
 from draftwood.cli._method_flags import shown
-from draftwood.cli._options import PATH, checked_device, not_in_option, refuse_overlap, stack
+from draftwood.cli._options import (
+    PATH,
+    THREADS,
+    checked_device,
+    not_in_option,
+    refuse_overlap,
+    stack,
+)
 from draftwood.cli._settings_flags import Command, Decorator
 from draftwood.files import public_name
 
@@ -74,7 +81,7 @@ def run_flags(function: Command) -> Command:
             callback=checked_device,
             help="cpu, or a CUDA device (cuda, cuda:1); auto: CUDA if available.",
         ),
-        click.option("--threads", type=int, help="CPU threads.  [default: torch's choice]"),
+        click.option("--threads", type=THREADS, help="CPU threads.  [default: torch's choice]"),
         not_in_option,
     )
     return decorate(pack)

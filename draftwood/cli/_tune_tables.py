@@ -7,21 +7,27 @@ from pathlib import Path
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fit import Sample
 from draftwood.errors import DraftwoodError, need
-from draftwood.files import check_writable
+from draftwood.files import check_apart, check_writable
 
 _FORMATS = (".png", ".svg", ".pdf")
 
 
-def check(path: Path) -> None:
+def check(path: Path, figures: Path | None = None) -> None:
     """Refuse a plot that could not be written, before anything is measured.
 
+    Args:
+        path: of the plot.
+        figures: of the other output, if there is one.
+
     Raises:
-        DraftwoodError: matplotlib is missing, the format is unknown, or the file cannot be written.
+        DraftwoodError: matplotlib is missing, the format is unknown, or the file cannot be written
+            or is the other output.
     """
     need("matplotlib", "lab")
     if path.suffix not in _FORMATS:
         raise DraftwoodError(f"{path} is no plot file: end its name in {', '.join(_FORMATS)}")
     check_writable(path)
+    check_apart([path, figures])
 
 
 def plot(path: Path, curves: Mapping[str, Curve], samples: Mapping[str, Sequence[Sample]]) -> None:

@@ -25,6 +25,7 @@ from draftwood.cli._options import (
     numbers,
     prompts_option,
     repeats_option,
+    setting_values,
     temperature_option,
     top_k_option,
     top_p_option,
@@ -34,7 +35,7 @@ from draftwood.cli._sections import Command
 from draftwood.costs.busy import warn_if_busy
 from draftwood.lab.bench import best
 from draftwood.lab.bench.peers import names as peer_names
-from draftwood.lab.bench.prompts import sources
+from draftwood.lab.bench.prompts import files, sources
 from draftwood.lab.bench.stopping import stoppable
 from draftwood.methods import check as check_method
 from draftwood.sampling.params import SamplingParams
@@ -139,7 +140,7 @@ def bench(
         seeds=numbers("--seeds", seeds, int, _SEEDS),
     )
     outputs = Outputs(json=output, html=html, plots=plots, trace=trace)
-    outputs.check()
+    outputs.check([*files(prompts), best_file, *setting_values(settings.methods)])
     journal = outputs.journal(resume=resume, warm=settings.warm)
     session = Session(settings, journal)
     warn_if_busy(model.threads)

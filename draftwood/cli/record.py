@@ -23,8 +23,8 @@ from draftwood.cli._options import (
     truncate_option,
 )
 from draftwood.cli._sections import Command
-from draftwood.files import check_writable
-from draftwood.lab.bench.prompts import read, sources
+from draftwood.files import check_apart, check_writable
+from draftwood.lab.bench.prompts import files, read, sources
 from draftwood.sampling.params import SamplingParams
 
 
@@ -69,6 +69,7 @@ def record(
     bench'.
     """
     check_writable(output)
+    check_apart([output], [*files(prompts), *files(not_in)])
 
     from draftwood.lab.replay.file import digest, write
     from draftwood.lab.replay.recorder import Recorder, model_facts

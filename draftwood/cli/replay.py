@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._options import PATH, ModelOptions, checked_device, progress
+from draftwood.cli._options import PATH, THREADS, ModelOptions, checked_device, progress
 from draftwood.cli._replay_flags import Output, output_options
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
@@ -46,7 +46,7 @@ _ACCEPTED_ONLY = "accepted nodes only"
     callback=checked_device,
     help="Device of --model.",
 )
-@click.option("--threads", type=click.IntRange(1), help="CPU threads of --model.")
+@click.option("--threads", type=THREADS, help="CPU threads of --model.")
 @click.option("--trust-remote-code", is_flag=True, help="Run code that comes with --model.")
 @click.option("--limit", type=click.IntRange(1), help="Replay the first N prompts.")
 @click.option(
@@ -82,6 +82,7 @@ def replay(
     lacks are computed once and added to it, by a replay that is interrupted as well.
     """
     names = spellings(methods)
+    output.check(names, path)
 
     import torch
 

@@ -36,9 +36,9 @@ from draftwood.cli._options import (
 from draftwood.cli._sections import Command
 from draftwood.costs.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
-from draftwood.files import write_json
+from draftwood.files import is_stream, write_json
 from draftwood.lab.bench import best, grid
-from draftwood.lab.bench.prompts import read, sources
+from draftwood.lab.bench.prompts import files, read, sources
 from draftwood.lab.bench.quiet import warning
 from draftwood.lab.bench.stopping import stoppable
 from draftwood.methods import recipe
@@ -122,7 +122,9 @@ def search(
     )
     names = _names(methods, draft, head)
     outputs = Outputs(json=output)
-    outputs.check()
+    outputs.check([*files(prompts), *files(not_in)])
+    if is_stream(output):
+        raise DraftwoodError(f"{output} is no file: name one, which bench --best can read")
     journal = outputs.journal(resume=resume)
     refuse_overlapping_prompts(not_in, read(settings.prompts, limit))
     warn_if_busy(model.threads)

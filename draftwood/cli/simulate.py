@@ -92,6 +92,7 @@ def simulate(
     have the given acceptance rates.
     """
     names = spellings(methods)
+    output.check(names)
 
     def rank_rates(text: str) -> RankRates:
         return replace(ranked, ranks=_floats("--rates", text))

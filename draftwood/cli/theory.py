@@ -94,7 +94,7 @@ class TheoryRow:
 )
 @click.option(
     "--depth",
-    type=click.IntRange(1),
+    type=click.IntRange(1, LARGEST),
     default=6,
     show_default=True,
     help="Greatest depth of a branch below the spine, D.",

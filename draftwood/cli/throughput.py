@@ -23,6 +23,7 @@ from draftwood.cli._options import (
     model_options,
     numbers,
     prompts_option,
+    setting_values,
     temperature_option,
     top_k_option,
     top_p_option,
@@ -31,8 +32,8 @@ from draftwood.cli._options import (
 from draftwood.cli._sections import Command
 from draftwood.costs.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_writable, write_json
-from draftwood.lab.bench.prompts import sources
+from draftwood.files import check_apart, check_writable, is_stream, write_json
+from draftwood.lab.bench.prompts import files, sources
 from draftwood.methods import check as check_method
 from draftwood.sampling.params import SamplingParams
 
@@ -107,6 +108,7 @@ def throughput(
     users = _users(concurrency)
     if output is not None:
         check_writable(output)
+        check_apart([output], [*files(prompts), *setting_values(names)])
 
     from draftwood.engine.engine import Engine
     from draftwood.lab.bench.contenders import OwnChoice, Stage, choose
@@ -171,7 +173,7 @@ def throughput(
             plain.setdefault(count, answers)
             against = plain[count] if choice.same_tokens(temperature) else None
             found[choice.name].append(figures(answers, seconds, count, against))
-            if output is not None:
+            if output is not None and not is_stream(output):  # one takes a single document
                 write_json(output, document(complete=False))
     if output is not None:
         write_json(output, document(complete=True))

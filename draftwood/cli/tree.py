@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._method_flags import MethodCommand, method_of, method_option, method_options
-from draftwood.cli._options import PATH, ModelOptions, model_options
+from draftwood.cli._method_flags import (
+    MethodCommand,
+    method_of,
+    method_option,
+    method_options,
+    settings_given,
+)
+from draftwood.cli._options import PATH, ModelOptions, model_options, setting_values
 from draftwood.cli._prompt import encode, prompt_options, read_prompt
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_writable, write_text
+from draftwood.files import check_apart, check_writable, write_text
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -72,6 +78,7 @@ def tree(
     text = read_prompt(prompt, path)
     if drawing is not None:
         check_writable(drawing)
+        check_apart([drawing], [path, *settings_given(ctx).values(), *setting_values([name])])
 
     from rich.console import Console
 

@@ -91,6 +91,15 @@ WRONG: list[tuple[list[str], str]] = [
     (["generate", "x", "--device", "mps"], "device 'mps' cannot be used here: Draftwood runs on"),
     (["replay", "x", "--device", "xpu:0"], "device 'xpu:0' cannot be used here"),
     (["generate", "x", "--threads", "100000"], "'--threads': 100000 is not in the range"),
+    (["replay", "x", "--threads", "100000"], "'--threads': 100000 is not in the range"),
+    (
+        ["train", "target", "--data", "x", "--out", "x", "--threads", "100000"],
+        "'--threads': 100000 is not in the range",
+    ),
+    (
+        ["theory", "--ps", "0.9", "--pt", "0.5", "--depth", "100000000"],
+        "'--depth': 100000000 is not in the range",
+    ),
     (["tree", "x", "--method", "gose"], "did you mean 'goose'?"),
     (["methods", "gose"], "did you mean 'goose'?"),
     (["check-lossless", "goose", "--bugdet", "4"], "Did you mean '--budget'"),

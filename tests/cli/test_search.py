@@ -209,11 +209,24 @@ def test_what_cannot_be_searched_or_read_is_refused_in_one_line(
     wrong = tmp_path / "x.json"
     facts: dict[str, object] = {"settings": {}, "other_processes": {}}
     damaged = {"best_settings": 2, "by": "x", "provenance": facts, "methods": {}, "prompts": []}
+    settings = dict.fromkeys(("model", "draft", "head", "dtype", "batch", "chat"))
+
+    def searched(**changed: object) -> str:
+        origin = {"settings": {**settings, **changed}}
+        return json.dumps({**damaged, "provenance": origin})
+
     for content, said in (
         ("{", "is not JSON"),
         ("[1]", "is not a file of best settings"),
         ('{"best_settings": 2}', "by is missing: search again"),
         (json.dumps(damaged), "provenance.other_processes.share is missing: search again"),
+        (searched(), "provenance has no 'sampling': search again"),
+        (searched(sampling=1), r"settings\.sampling: expected an object, found 1: search again"),
+        (searched(sampling={}), r"settings\.sampling\.temperature is missing: search again"),
+        (
+            searched(sampling={"temperature": 0}, chat="on"),
+            r"settings\.chat: expected true or false or null, found \"on\": search again",
+        ),
     ):
         wrong.write_text(content)
         with pytest.raises(DraftwoodError, match=said):

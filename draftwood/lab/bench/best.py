@@ -31,6 +31,19 @@ _OPTIONAL = ("draft", "head")
 
 
 @dataclass(frozen=True)
+class _Sampling:
+    temperature: float
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """Settings whose form matters where a run is compared with the search."""
+
+    chat: bool | None
+    sampling: _Sampling
+
+
+@dataclass(frozen=True)
 class Tried(PublishedAndBest):
     """A method with the figures of every setting that was tried."""
 
@@ -149,9 +162,10 @@ def load(path: Path) -> Best:
         best = decode(Best, found)
         settings = decode(dict[str, Any], best.provenance.get("settings"), "provenance.settings")
         objection({"provenance": best.provenance})
+        missing = [name for name in _NEEDED if name not in settings]
+        if missing:
+            raise DraftwoodError(f"provenance has no {missing[0]!r}")
+        decode(_Compared, settings, "provenance.settings")
     except DraftwoodError as error:
         raise DraftwoodError(f"{path}: {error}: search again") from error
-    missing = [name for name in _NEEDED if name not in settings]
-    if missing:
-        raise DraftwoodError(f"{path}: provenance has no {missing[0]!r}: search again")
     return replace(best, file=str(path))

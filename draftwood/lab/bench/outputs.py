@@ -1,11 +1,21 @@
 """Output files of a run: checked before any work, written when the run ends or is interrupted."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_writable, encode, reason, rescued, write_json, write_text
+from draftwood.files import (
+    check_apart,
+    check_writable,
+    encode,
+    is_stream,
+    reason,
+    rescued,
+    write_json,
+    write_text,
+)
 from draftwood.lab.bench.document import Document
 from draftwood.lab.bench.journal import Journal, beside
 
@@ -15,7 +25,7 @@ class Outputs:
     """Places of a run's files; None for a file that is not asked for.
 
     Attributes:
-        json: the document; the journal is kept beside it.
+        json: the document; the journal is kept beside it, if it is a file.
         html: the same as a page.
         plots: directory of the figures; it is made if it is missing.
         trace: a line per step, written while the run goes on.
@@ -26,16 +36,21 @@ class Outputs:
     plots: Path | None = None
     trace: Path | None = None
 
-    def check(self) -> None:
+    def check(self, inputs: Iterable[Path | str | None] = ()) -> None:
         """Refuse what cannot be written, before any work is done.
 
+        Args:
+            inputs: files that the run reads.
+
         Raises:
-            DraftwoodError: a file or the directory cannot be written, or what draws figures is
-                not installed.
+            DraftwoodError: a file or the directory cannot be written, two files are one, or what
+                draws figures is not installed.
         """
-        for path in (self.json, self.html, self.trace):
+        written = (self.json, self.html, self.trace)
+        for path in written:
             if path is not None:
                 check_writable(path)
+        check_apart((*written, self._journal), inputs)
         if self.html is not None or self.plots is not None:
             from draftwood.lab.bench import plots
 
@@ -61,16 +76,16 @@ class Outputs:
                 "--resume cannot continue a --warm run, because drafters' state is not saved: "
                 "leave out --resume to start again, or --warm to begin every prompt without state"
             )
-        if resume and self.json is None:
+        if resume and self._journal is None:
             raise DraftwoodError(
-                "--resume needs --json OUT: the journal of a run lies beside its document"
+                "--resume needs --json OUT, a file: the journal of a run lies beside its document"
             )
         if resume and self.trace is not None:
             raise DraftwoodError(
                 "--trace cannot be resumed, the steps of the part that has ended are not kept: "
                 "leave --trace out"
             )
-        found = Journal(None if self.json is None else beside(self.json), resume=resume)
+        found = Journal(self._journal, resume=resume)
         # A warm run's tables are not written, so it cannot be resumed.
         return Journal(None) if warm else found
 
@@ -99,7 +114,7 @@ class Outputs:
 
         That is the journal, or without one a file in the temporary directory, written here.
         """
-        kept = None if self.json is None else beside(self.json)
+        kept = self._journal
         if kept is not None and kept.exists():
             where = (
                 f"the result is kept in {kept}: make room and repeat the command with --resume "
@@ -109,3 +124,8 @@ class Outputs:
             name = "result.json" if self.json is None else self.json.name
             where = rescued(name, (json.dumps(encode(result), indent=1) + "\n").encode())
         return OSError(f"{reason(error)}; {where}")
+
+    @property
+    def _journal(self) -> Path | None:
+        """The journal's place; None: there is no document, or nothing can lie beside it."""
+        return None if self.json is None or is_stream(self.json) else beside(self.json)

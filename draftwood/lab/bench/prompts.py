@@ -6,12 +6,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.formats import entries
 from draftwood.lab.bench.formats._entry import Entry, SourceRow
 from draftwood.lab.bench.sources import Source
+from draftwood.lab.bench.views import files as files_of
 from draftwood.lab.bench.views import load, named
+from draftwood.lab.text import check_text
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,11 @@ def sources(names: str) -> tuple[Source, ...]:
     return tuple(named(name) for name in names.split(",") if name)
 
 
+def files(names: str | None) -> list[Path]:
+    """The files that the sources in a comma-separated list are read from; None: no list."""
+    return [file for source in sources(names or "") for file in files_of(source)]
+
+
 def read(paths: Sequence[Source], limit: int | None = None) -> list[Prompt]:
     """Read the prompts of all sources, in order.
 
@@ -49,8 +57,9 @@ def read(paths: Sequence[Source], limit: int | None = None) -> list[Prompt]:
             tasks.
 
     Raises:
-        DraftwoodError: a source cannot be read or has no prompt, a row is not a prompt (the message
-            has its location), or an id or a set's name occurs twice.
+        DraftwoodError: a source cannot be read or has no prompt, a row is not a prompt or its text
+            is no valid Unicode (the message has its location), or an id or a set's name occurs
+            twice.
     """
     found: list[Prompt] = []
     seen: dict[str, str] = {}
@@ -66,7 +75,7 @@ def read(paths: Sequence[Source], limit: int | None = None) -> list[Prompt]:
                 "or rename one file"
             )
         sets[set_name] = source
-        _check_ids(table.rows, members, seen)
+        _check(table.rows, members, seen)
         prompts = [Prompt(set=set_name, **vars(member)) for member in members]
         found += prompts if limit is None else evenly(prompts, limit)
     if not found:
@@ -80,8 +89,10 @@ def evenly(members: Sequence[Prompt], count: int) -> list[Prompt]:
     return [members[i * n // count] for i in range(count)] if count < n else list(members)
 
 
-def _check_ids(rows: Sequence[SourceRow], members: Sequence[Entry], seen: dict[str, str]) -> None:
+def _check(rows: Sequence[SourceRow], members: Sequence[Entry], seen: dict[str, str]) -> None:
     for row, member in zip(rows, members, strict=True):
+        for text in (member.id, member.task, *member.turns):
+            check_text(text, f"{row.where}: the prompt")
         if member.id in seen:
             raise DraftwoodError(
                 f"{row.where}: id {member.id!r} is taken by {seen[member.id]}: ids must be unique"

@@ -63,7 +63,7 @@ def _file(path: Path) -> SourceTable:
     try:
         stored = path.read_bytes()
         content = gzip.decompress(stored) if stored.startswith(_GZIP) else stored
-        text = content.decode("utf-8")
+        text = content.decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DraftwoodError(f"cannot read prompts from {path}: {error}") from error
     rows: list[SourceRow] = []
@@ -80,7 +80,7 @@ def _items(path: Path, text: str) -> Iterable[tuple[str, object]]:
     if text.lstrip().startswith("["):
         try:
             found = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise DraftwoodError(
                 f"{path}: begins like a JSON array and is none: {error}"
             ) from error
@@ -102,13 +102,15 @@ def _is_plain(line: str) -> bool:
         json.loads(line)
     except json.JSONDecodeError:
         return True
+    except ValueError:  # a number of too many digits
+        return False
     return False
 
 
 def _parsed(where: str, line: str) -> object:
     try:
         return json.loads(line)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise DraftwoodError(f"{where}: not a line of JSON: {error}") from error
 
 

@@ -72,7 +72,7 @@ class Client:
     Args:
         url: base URL of the API; ``/v1`` is added to one without a path.
         key: sent as a bearer token, if there is one.
-        timeout: most seconds for a request.
+        timeout: most seconds for a request and its whole answer.
         limit: counts the requests.
 
     Attributes:
@@ -91,6 +91,7 @@ class Client:
         self.url = str(base.copy_with(userinfo=b""))
         self._base = str(base)
         self._limit = limit
+        self._timeout = timeout
         self._http: httpx.Client = httpx.Client(headers=headers, timeout=timeout)
 
     @property
@@ -114,8 +115,7 @@ class Client:
             Failed: the server does not answer.
         """
         try:
-            found: httpx.Response = self._http.get(self._whole(url))
-            return found
+            return self._answered("GET", url)
         except self._errors.HTTPError as error:
             raise self._failed(_words(error)) from error
 
@@ -154,7 +154,7 @@ class Client:
         for further in reversed(range(RETRIES + 1)):
             self._limit.take()
             try:
-                response = self._http.post(self._whole(path), json=dict(body))
+                response = self._answered("POST", path, json=dict(body))
             except self._errors.TimeoutException as error:
                 raise self._failed("no answer in time (--timeout)", path, body) from error
             except self._errors.HTTPError as error:
@@ -167,6 +167,20 @@ class Client:
                 continue
             return self._checked(response, path, body)
         raise AssertionError("the last try returns or raises")
+
+    def _answered(self, method: str, path: str, **content: Any) -> "httpx.Response":
+        """A whole answer. httpx limits the time of each read, and an answer may have many."""
+        end = time.monotonic() + self._timeout
+        parts: list[bytes] = []
+        with self._http.stream(method, self._whole(path), **content) as response:
+            for part in response.iter_raw():
+                parts.append(part)
+                if time.monotonic() > end:
+                    raise self._errors.ReadTimeout("the answer is not complete in time")
+        found: httpx.Response = self._errors.Response(
+            response.status_code, headers=response.headers, content=b"".join(parts)
+        )
+        return found
 
     def _checked(
         self, response: "httpx.Response", path: str, body: Mapping[str, Any]

@@ -44,6 +44,8 @@ class Divergence:
         gap: by how much the reference prefers its own token; None: not known.
         at_least: whether the gap may be larger, as the other token is not among the reported ones.
         tolerance: largest gap that rounding explains.
+        lengths: in words, how both lengths differ though a limit of tokens ended both; empty: they
+            do not.
     """
 
     token: int | None
@@ -53,10 +55,13 @@ class Divergence:
     gap: float | None
     at_least: bool
     tolerance: float
+    lengths: str = ""
 
     @property
     def cause(self) -> Literal["rounding", "fault", "unknown"]:
         """What explains the difference."""
+        if self.lengths:
+            return "fault"
         if self.gap is None:
             return "unknown"
         if self.gap > self.tolerance:
@@ -64,6 +69,8 @@ class Divergence:
         return "unknown" if self.at_least else "rounding"
 
     def __str__(self) -> str:
+        if self.lengths:
+            return f"{self.lengths}, and the same limit ended both"
         place = "the text" if self.token is None else f"token {self.token}"
         words = f"{place} is {_shown(self.found)} and not {_shown(self.expected)}"
         if self.gap is None:
@@ -97,14 +104,33 @@ def divergence(
     if text == reference.text or (cut and reference.text.startswith(text)):
         return None
     same = common_prefix(reference.text, text)
+    expected, rest = (each[same : same + _PART] for each in (reference.text, text))
+    lengths = "" if cut else _other_lengths(reference, other)
+    if lengths:
+        end = _end(text[:same])
+        return Divergence(None, end, expected, rest, None, False, tolerance, lengths)
     found = [
         _at(reference.tokens, place, rival, tolerance, score)
         for place, rival in _places(reference, other, text, same)
     ]
     if found:  # of several explanations, one with a known gap, and the smallest one
         return min(found, key=lambda each: (each.at_least, each.gap is None, each.gap or 0.0))
-    expected, rest = (each[same : same + _PART] for each in (reference.text, text))
     return Divergence(None, _end(text[:same]), expected, rest, None, False, tolerance)
+
+
+def _other_lengths(reference: Choice, other: Choice) -> str:
+    """How the lengths differ if one text is the other's beginning, and a limit ended both."""
+    if reference.reason != "length" or other.reason != "length":
+        return ""
+    # A character that is cut may be shown, or held back.
+    texts = [each.text.rstrip("\ufffd") for each in (reference, other)]
+    if len(texts[0]) == len(texts[1]) or common_prefix(*texts) < min(map(len, texts)):
+        return ""
+    if not (reference.tokens and other.tokens):
+        return f"{len(texts[1])} characters, not {len(texts[0])}"
+    # As many tokens may be a shorter text, if rounding has changed how a word is cut.
+    expected, found = len(reference.tokens), len(other.tokens)
+    return "" if expected == found else f"{found} tokens, not {expected}"
 
 
 def _places(reference: Choice, other: Choice, text: str, same: int) -> Iterator[tuple[int, str]]:

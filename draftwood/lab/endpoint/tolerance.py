@@ -4,6 +4,7 @@ The bound is :data:`draftwood.lab.rounding.ROUNDINGS` for a largest logit of 10:
 probabilities, not logits.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -47,8 +48,8 @@ def tolerance(given: float | None, dtype: str) -> Tolerance:
         DraftwoodError: the number is below 0, or the dtype has no rounding of its own.
     """
     if given is not None:
-        if not given >= 0:
-            raise DraftwoodError(f"--tolerance is {given}: give 0 or more")
+        if not 0 <= given < math.inf:
+            raise DraftwoodError(f"--tolerance is {given}: give a number from 0 up")
         return Tolerance(given, "as given")
     name = ASSUMED if dtype == "auto" else dtype
     if name not in _EPSILONS:

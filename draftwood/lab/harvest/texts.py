@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from draftwood.errors import DraftwoodError
+from draftwood.lab.text import check_text
 
 _SEPARATOR = "<|endoftext|>"
 _KINDS = (".txt", ".txt.gz", ".jsonl", ".jsonl.gz")
@@ -60,7 +62,7 @@ def _read(path: Path) -> TextSource:
         content = path.read_bytes()
         plain = gzip.decompress(content) if path.suffix == ".gz" else content
         text = plain.decode()
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DraftwoodError(f"{path} is damaged: {error}") from error
     except OSError as error:
         raise DraftwoodError(f"cannot read {path}: {error.strerror}") from error
@@ -91,8 +93,9 @@ def _json_texts(path: Path, text: str) -> Iterator[str]:
         if line.strip():
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise DraftwoodError(f"{path}, line {number}, is not JSON: {error}") from error
             if not isinstance(row, dict) or not isinstance(row.get("text"), str):
                 raise DraftwoodError(f'{path}, line {number}, has no "text"')
+            check_text(row["text"], f"{path}, line {number},")
             yield row["text"]

@@ -91,9 +91,11 @@ def read(path: Path) -> Recording:
                     f"{path} is not a version-{VERSION} recording: make one with 'draftwood record'"
                 )
             arrays: Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
         raise DraftwoodError(f"cannot read the recording {path}: {error}") from error
-    header["model"].setdefault("fingerprint", None)  # recordings made before there was one
+    model = header.get("model")
+    if isinstance(model, dict):
+        model.setdefault("fingerprint", None)  # recordings made before there was one
     try:
         return _recording(decode(_Header, header, "header"), arrays)
     except (DraftwoodError, KeyError, TypeError, ValueError, IndexError) as error:

@@ -36,6 +36,9 @@ class ModelFacts:
         layers: number of decoder layers.
         hidden_size: size of the hidden states.
         fingerprint: of the weights; None if they cannot be read.
+
+    Raises:
+        DraftwoodError: there is no such dtype.
     """
 
     name: str
@@ -47,6 +50,10 @@ class ModelFacts:
     layers: int
     hidden_size: int
     fingerprint: Fingerprint | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(getattr(torch, self.dtype, None), torch.dtype):
+            raise DraftwoodError(f"there is no dtype {self.dtype!r}: name one of torch's")
 
     def info(self) -> TargetInfo:
         """The same facts for drafters, on the CPU."""

@@ -20,6 +20,7 @@ from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.files import decode, encode, read_json, write_bytes, write_json, write_text
 from draftwood.lab.bench.sources import load as load_rows
+from draftwood.lab.text import check_text
 from draftwood.lab.train.answer_recipe import AnswerRecipe
 from draftwood.lab.train.corpus import SEPARATOR
 from draftwood.sampling.params import SamplingParams
@@ -64,12 +65,13 @@ def read_prompts(path: Path) -> list[ChatPrompt]:
     """Read prompts: JSON Lines with ``id``, ``task`` and ``messages``.
 
     Raises:
-        DraftwoodError: the file cannot be read, has no rows, a row is no prompt, or an id occurs
-            twice.
+        DraftwoodError: the file cannot be read, has no rows, a row is no prompt or has no message,
+            or an id occurs twice.
     """
     found: dict[str, ChatPrompt] = {}
     for row in load_rows(path).rows:
         prompt = decode(ChatPrompt, dict(row.values), row.where)
+        _check_messages(prompt, row.where)
         if prompt.id in found:
             raise DraftwoodError(f"{row.where}: the id {prompt.id!r} occurs twice; rename one")
         found[prompt.id] = prompt
@@ -104,8 +106,11 @@ def answer(
         The files, in order.
 
     Raises:
-        DraftwoodError: the directory has another run, or a request failed.
+        DraftwoodError: a prompt does not suit the chat template, the directory has another run, or
+            a request failed.
     """
+    for prompt in prompts:  # before hours of work
+        rendered(tokenizer, prompt)
     out.mkdir(parents=True, exist_ok=True)
     _check_same(out / RECIPE_FILE, _identity(engine, prompts, recipe))
     for start in range(part[0] * recipe.shard, len(prompts), part[1] * recipe.shard):
@@ -177,15 +182,31 @@ def rendered(tokenizer: PreTrainedTokenizerBase, prompt: ChatPrompt) -> str:
     """The text of a prompt up to where the answer begins.
 
     Raises:
-        DraftwoodError: the tokenizer has no chat template.
+        DraftwoodError: the tokenizer has no chat template, or one that refuses the prompt.
     """
     if tokenizer.chat_template is None:
         raise DraftwoodError("the tokenizer has no chat template: answers need a chat model")
-    text = tokenizer.apply_chat_template(
-        prompt.messages, tokenize=False, add_generation_prompt=True
-    )
+    try:
+        text = tokenizer.apply_chat_template(
+            prompt.messages, tokenize=False, add_generation_prompt=True
+        )
+    except Exception as error:  # what a template raises is its own choice
+        raise DraftwoodError(
+            f"prompt {prompt.id!r}: the chat template refuses its messages ({error}): repair them, "
+            "or leave the prompt out"
+        ) from error
     assert isinstance(text, str)
     return text
+
+
+def _check_messages(prompt: ChatPrompt, where: str) -> None:
+    if not prompt.messages:
+        raise DraftwoodError(f"{where}: messages is empty: write a user's turn")
+    for number, message in enumerate(prompt.messages):
+        for name in ("role", "content"):
+            if name not in message:
+                raise DraftwoodError(f"{where}: messages[{number}].{name} is missing")
+            check_text(message[name], f"{where}: messages[{number}].{name}")
 
 
 def _sampling(recipe: AnswerRecipe, index: int) -> SamplingParams:

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import logging
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,12 +71,19 @@ def find_sources(directory: Path) -> tuple[DomainFile, ...]:
 
 
 def read_documents(source: DomainFile) -> list[str]:
-    """Read a domain's documents in file order; DraftwoodError if there are fewer than two.
+    """Read a domain's documents in file order.
 
-    One is needed for training and one to be held out.
+    Raises:
+        DraftwoodError: the file cannot be read, or has fewer than two: one is needed for training
+            and one to be held out.
     """
-    with gzip.open(source.path, "rt", encoding="utf-8", newline="") as file:
-        documents = [text for text in file.read().split(SEPARATOR) if text.strip()]
+    try:
+        with gzip.open(source.path, "rt", encoding="utf-8", newline="") as file:
+            documents = [text for text in file.read().split(SEPARATOR) if text.strip()]
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DraftwoodError(
+            f"cannot read {source.path}: {error}; write it anew, as gzipped UTF-8 text"
+        ) from error
     if len(documents) < 2:
         raise DraftwoodError(
             f"{source.path} has {len(documents)} document(s), two or more are needed; "

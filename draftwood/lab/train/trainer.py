@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from draftwood.errors import DraftwoodError
 from draftwood.lab.train.batches import Batches
 from draftwood.lab.train.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from draftwood.lab.train.muon import Muon
@@ -58,7 +59,7 @@ class Trainer:
 
     Args:
         directory: directory of checkpoint.pt and log.jsonl; an existing checkpoint is resumed, one
-            of another run raises DraftwoodError.
+            of another run or of more updates than the recipe has raises DraftwoodError.
         model: the model in float32; its parameters that require gradients are trained.
         recipe: training settings.
         batches: rows of ``recipe.length + 1`` tokens, from the beginning.
@@ -198,6 +199,13 @@ class Trainer:
         found = load_checkpoint(self._directory, self._identity)
         if found is None:
             return
+        recipe = self.recipe
+        if found.step > recipe.steps:
+            done = found.step * recipe.rows * recipe.length
+            raise DraftwoodError(
+                f"{self._directory} has {found.step} updates, and --tokens {recipe.tokens} are "
+                f"{recipe.steps}: give --tokens {done} or more, or another --out."
+            )
         self.model.load_state_dict(found.model)
         for (optimiser, _), state in zip(self._optimisers, found.optimisers, strict=True):
             optimiser.load_state_dict(state)

@@ -54,6 +54,14 @@ def test_limit_takes_prompts_of_each_set_evenly(tmp_path: Path) -> None:
         ('{"id": "a", ', "bad.jsonl:2: not a line of JSON"),
         ("[1]", "bad.jsonl:2: expected a JSON object"),
         ({"task": "t", "prompt": "x"}, "bad.jsonl:2: 'id' is missing"),
+        (
+            '{"id": "a", "task": "t", "prompt": "ab\\ud800"}',
+            "bad.jsonl:2: the prompt has half a surrogate pair at character 2",
+        ),
+        (
+            '{"id": "a", "task": "t", "turns": ["x", "\\udfff"]}',
+            "bad.jsonl:2: the prompt has half a surrogate pair at character 0",
+        ),
         ({"id": 7, "task": "t", "prompt": "x"}, "bad.jsonl:2: 'id' is missing"),
         ({"id": "a", "prompt": "x"}, "bad.jsonl:2: 'task' is missing"),
         ({"id": "a", "task": "t"}, "either 'prompt' or 'turns'"),

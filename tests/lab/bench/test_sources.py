@@ -71,6 +71,11 @@ def test_names(tmp_path: Path, file: str, called: str) -> None:
         (b"\x1f\x8bno gzip", "cannot read prompts from"),
         (gzip.compress(b"\xff", mtime=0), "cannot read prompts from"),
         (gzip.compress(b"{", mtime=0), "x:1: not a line of JSON"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "x:1: not a line of JSON"),
+        (b"1" * 5000, "x:1: not a line of JSON"),
+        (b"[" + b"1" * 5000 + b"]", "x: begins like a JSON array and is none"),
+        (b"[" * 100_000, "x: begins like a JSON array and is none"),
+        (b'{"a": ' * 100_000, "x:1: not a line of JSON"),
     ],
 )
 def test_unreadable_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -78,6 +83,12 @@ def test_unreadable_files_are_refused(tmp_path: Path, content: bytes, message: s
     with pytest.raises(DraftwoodError) as caught:
         rows(tmp_path / "x")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [as_lines(), as_array()])
+def test_a_byte_order_mark_is_no_text(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x").write_bytes(b"\xef\xbb\xbf" + content)
+    assert [row.values for row in rows(tmp_path / "x")] == ITEMS
 
 
 @pytest.mark.parametrize("content", [b"", b" \n\n", b"[]"])

@@ -29,8 +29,10 @@ REFERENCE = choice(
 )
 
 
-def found(text: str, tokens: Sequence[str] = (), tolerance: float = 0.2) -> Divergence:
-    other = Choice(text, "length", tuple(Token(each, -1.0) for each in tokens))
+def found(
+    text: str, tokens: Sequence[str] = (), tolerance: float = 0.2, reason: str = "length"
+) -> Divergence:
+    other = Choice(text, reason, tuple(Token(each, -1.0) for each in tokens))
     result = divergence(REFERENCE, other, tolerance)
     assert result is not None
     return result
@@ -79,13 +81,33 @@ def test_an_earlier_longer_token_explains_a_text_that_parts_later() -> None:
 
 
 def test_an_answer_that_ends_earlier_is_not_explained_without_its_tokens() -> None:
-    result = found(" The cat")
+    result = found(" The cat", reason="stop")
     assert (result.gap, result.cause, result.found) == (None, "unknown", "")
     ended = choice(" The", (" cat", {" cat": -0.7, "<end>": -0.75}))
     other = Choice(" The", "stop", (Token(" The", -0.5), Token("<end>", -0.75)))
     tied = divergence(ended, other, 0.2)
     assert tied is not None
     assert (tied.token, tied.cause) == (1, "rounding")
+
+
+def test_another_number_of_tokens_is_a_fault_where_a_limit_ended_both() -> None:
+    result = found(" The cat", (" The", " cat"))
+    assert (result.cause, result.before, result.expected) == ("fault", " The cat", " sat")
+    assert str(result) == "2 tokens, not 3, and the same limit ended both"
+    longer = found(" The cat sat on", (" The", " cat", " sat", " on"))
+    assert str(longer) == "4 tokens, not 3, and the same limit ended both"
+    text = found(" The cat")
+    assert str(text) == "8 characters, not 12, and the same limit ended both"
+    assert text.cause == "fault"
+    held = divergence(Choice("a\ufffd", "length"), Choice("a", "length"), 0.2)
+    assert held is not None
+    assert held.cause == "unknown", "a cut character may be held back"
+    # As many tokens, cut otherwise: " the" and " n" where the reference has " then" and " a".
+    reference = choice((" then", {" then": -0.70, " the": -0.75}), (" a", {" a": -0.1, " an": -5}))
+    tokens = (Token(" the", -0.75), Token("n", -0.1))
+    cut = divergence(reference, Choice(" then", "length", tokens), 0.2)
+    assert cut is not None
+    assert (cut.token, cut.cause) == (0, "rounding")
 
 
 def test_without_log_probabilities_nothing_is_explained() -> None:

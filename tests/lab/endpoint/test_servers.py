@@ -3,7 +3,10 @@
 import json
 import shlex
 import socket
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -195,6 +198,43 @@ def test_a_server_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
         client = Client(f"http://127.0.0.1:{silent.getsockname()[1]}", None, 0.2, Limit(9))
         with pytest.raises(Failed, match="no answer in time"):
             client.post("/completions", {})
+        client.close()
+
+
+@contextmanager
+def trickling(seconds: float) -> Iterator[str]:
+    """The URL of a server that sends an answer byte by byte; every read of it is quick."""
+    ended = threading.Event()
+
+    def serve(bound: socket.socket) -> None:
+        connection, _ = bound.accept()
+        with connection, suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")
+            while not ended.wait(seconds):
+                connection.sendall(b" ")
+
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.listen()
+        thread = threading.Thread(target=serve, args=(bound,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            ended.set()
+            thread.join(30)
+
+
+@pytest.mark.parametrize("how", ["post", "stream", "get"])
+def test_the_time_limit_is_of_the_whole_answer(how: str) -> None:
+    with trickling(0.02) as url:
+        client = Client(url, None, 0.5, Limit(9))
+        begun = time.monotonic()
+        content: list[Mapping[str, Any]] = [] if how == "get" else [{}]
+        with pytest.raises(Failed, match="in time"):
+            getattr(client, how)("/completions", *content)
+        assert time.monotonic() - begun < 30, "200 s if only reads are limited"
         client.close()
 
 

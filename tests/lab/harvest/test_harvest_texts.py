@@ -14,6 +14,7 @@ from draftwood.lab.harvest.texts import read_texts
 from draftwood.lab.harvest.windows import batches_of, shards_of, windows_of
 from tests.factories.tiny_llama import tiny_tokenizer
 
+_STORED = gzip.compress(b"".join(b"%d " % i for i in range(999)), mtime=0)
 DOCUMENTS = ["one\n two", "three", " \n", "four <|endoftext|> five\n"]
 
 
@@ -47,9 +48,12 @@ def test_the_last_document_needs_no_separator(tmp_path: Path) -> None:
         ("a.txt", b"caf\xe9", "is damaged"),
         ("a.txt.gz", gzip.compress(b"text" * 99, mtime=0)[:-9], "is damaged"),
         ("a.txt.gz", b"text", "is damaged"),
+        ("a.txt.gz", _STORED[:60] + bytes(10) + _STORED[70:], "is damaged"),
         ("a.jsonl", b'{"text": "a"}\n{"text"', "line 2, is not JSON"),
         ("a.jsonl", b'{"text": "a"}\n\n{"prompt": "a"}', 'line 3, has no "text"'),
         ("a.jsonl", b"3", 'line 1, has no "text"'),
+        ("a.jsonl", b'{"text": ' * 100_000, "line 1, is not JSON"),
+        ("a.jsonl", b'{"text": "a\\ud800"}', "line 1, has half a surrogate pair at character 1"),
         ("missing.txt", None, "cannot read"),
     ],
 )

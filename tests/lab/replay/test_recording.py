@@ -252,13 +252,21 @@ def test_other_files_are_refused(saved: Path, tmp_path: Path) -> None:
         metadata = opened.metadata()
     save_file(arrays, tmp_path / "bare")
     save_file(arrays, tmp_path / "newer", {"draftwood_recording": json.dumps({"version": 2})})
+    header = json.loads(metadata["draftwood_recording"])
+    for dtype in ("x", "nn"):
+        changed = {**header, "model": {**header["model"], "dtype": dtype}}
+        save_file(arrays, tmp_path / dtype, {"draftwood_recording": json.dumps(changed)})
+    nameless = {**header, "model": 1}
+    save_file(arrays, tmp_path / "nameless", {"draftwood_recording": json.dumps(nameless)})
     for name in ("rows.keys", "text.context"):
         save_file({k: v for k, v in arrays.items() if k != name}, tmp_path / name, metadata)
     save_file({**arrays, "main": arrays["main"][:-1]}, tmp_path / "short", metadata)
     for complaint, names in {
         "cannot read the recording": ("none", "text"),
         "is not a version-1 recording": ("bare", "newer"),
-        "is damaged": ("rows.keys", "text.context", "short"),
+        "is damaged": ("rows.keys", "text.context", "short", "nameless"),
+        "is damaged .*header.model: there is no dtype 'x'": ("x",),
+        "is damaged .*header.model: there is no dtype 'nn'": ("nn",),
     }.items():
         for name in names:
             with pytest.raises(DraftwoodError, match=complaint):

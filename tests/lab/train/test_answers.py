@@ -107,12 +107,35 @@ def test_a_model_without_a_chat_template_is_refused() -> None:
         rendered(tiny_tokenizer(chat=False), PROMPTS[0])
 
 
+def test_a_prompt_that_the_template_refuses_is_named_before_any_is_answered(
+    tmp_path: Path,
+) -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'robot' %}{{ raise_exception('no robots') }}"
+        "{% endif %}{{ m.content }}{% endfor %}"
+    )
+    bad = ChatPrompt("p9", "talk", [{"role": "robot", "content": "abc"}])
+    with pytest.raises(DraftwoodError, match=r"prompt 'p9': .*no robots.*repair them"):
+        next(answer(engine(), tokenizer, [*PROMPTS, bad], tmp_path / "out", RECIPE))
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
         ([], "has no prompts"),
         ([{"id": "a", "task": "t"}], "messages"),
         ([vars(PROMPTS[0]), vars(PROMPTS[0])], "'p0' occurs twice"),
+        ([{"id": "a", "task": "t", "messages": []}], ":1: messages is empty"),
+        (
+            [{"id": "a", "task": "t", "messages": [{"role": "user"}]}],
+            r":1: messages\[0\]\.content is missing",
+        ),
+        (
+            [{"id": "a", "task": "t", "messages": [{"role": "user", "content": "\ud800"}]}],
+            r":1: messages\[0\]\.content has half a surrogate pair",
+        ),
     ],
 )
 def test_files_that_are_no_prompts_are_refused(

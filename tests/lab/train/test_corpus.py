@@ -42,6 +42,23 @@ def test_documents_end_at_the_separator(tmp_path: Path) -> None:
         read_documents(empty)
 
 
+@pytest.mark.parametrize("fault", ["cut", "damaged", "latin-1", "plain"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, fault: str) -> None:
+    stored = bytearray(gzip.compress(b"".join(b"%d\n<|endoftext|>\n" % i for i in range(999))))
+    if fault == "damaged":
+        stored[60:70] = bytes(10)
+    content = {
+        "cut": bytes(stored[:-20]),
+        "damaged": bytes(stored),
+        "latin-1": gzip.compress("café".encode("latin-1")),
+        "plain": b"text",
+    }[fault]
+    (tmp_path / "a.txt.gz").write_bytes(content)
+    (source,) = find_sources(tmp_path)
+    with pytest.raises(DraftwoodError, match=rf"cannot read {source.path}: .* write it anew"):
+        read_documents(source)
+
+
 def test_the_last_half_percent_is_held_out() -> None:
     train, held_out = split_documents(["x" * 10] * 1000)
     assert (len(train), len(held_out)) == (995, 5)

@@ -155,6 +155,10 @@ def test_a_run_can_be_shortened_but_not_changed(
     assert shorter.step == 2
     assert shorter.run() is RunEnd.FINISHED
     assert shorter.step == 6
+    with pytest.raises(
+        DraftwoodError, match=f"has 6 updates, .* 5: give --tokens {6 * ROWS * LENGTH} or"
+    ):
+        text_trainer(tmp_path, domains, replace(RECIPE, tokens=5 * ROWS * LENGTH))
     with pytest.raises(DraftwoodError, match="muon_rate"):
         text_trainer(tmp_path, domains, replace(RECIPE, muon_rate=0.1))
 

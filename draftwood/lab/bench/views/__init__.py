@@ -24,6 +24,13 @@ def named(text: str) -> Source:
     return text if text.startswith(sources.PREFIX) or _view(text) else Path(text)
 
 
+def files(source: Source) -> list[Path]:
+    """The files that a source is read from: none of a dataset, those of its sets of a view."""
+    if isinstance(source, Path):
+        return [source]
+    return [] if _view(source) is None else [f for each in _sets(source) for f in files(each)]
+
+
 def load(source: Source) -> SourceTable:
     """The rows of a source; those of a view are made here.
 
@@ -34,7 +41,7 @@ def load(source: Source) -> SourceTable:
     name = _view(text)
     if name is None:
         return sources.load(source)
-    tables = [sources.load(each) for each in map(named, text.partition(":")[2].split("+"))]
+    tables = [sources.load(each) for each in _sets(text)]
     make: View = registry.part(__name__, name, "VIEW")
     made = list(make([row for table in tables for row in table.rows]))
     if not made:
@@ -47,6 +54,10 @@ def load(source: Source) -> SourceTable:
     }
     rows = tuple(SourceRow(f"{text}, prompt {i + 1}", i, row) for i, row in enumerate(made))
     return SourceTable(name, rows, origin)
+
+
+def _sets(view: str) -> list[Source]:
+    return [named(each) for each in view.partition(":")[2].split("+")]
 
 
 def _view(text: str) -> str | None:

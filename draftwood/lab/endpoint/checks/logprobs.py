@@ -1,11 +1,13 @@
 """Log probabilities are possible ones, and those of the reference at the same place.
 
 Greedy answers of all prompts are compared token by token as long as their tokens are the same, and
-the first tokens of a few samples.
+the first tokens of a few samples: the log probabilities of the tokens, and those of the likeliest
+ones that both sides list there.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -53,13 +55,15 @@ def _greedy(run: Comparison, answers: dict[Prompt, Choice]) -> Result:
     faults: list[str] = []
     others: list[str] = []
     pairs: list[tuple[float, float]] = []
+    beside: list[tuple[float, str]] = []
     for prompt, found in answers.items():
         expected = run.expected(prompt)
         for choice, listed in ((found, faults), (expected, others)):
             every = (*faults_of(choice.tokens), *not_best(choice.tokens, run))
             listed += [f"{prompt.name}, {fault}" for fault in every]
         pairs += list(same_tokens(expected.tokens, found.tokens))
-    return _compared("greedy", faults, others, pairs, run)
+        beside += [(gap, f"{prompt.name}, {at}") for gap, at in same_lists([expected], [found])]
+    return _compared("greedy", faults, others, pairs, beside, run)
 
 
 def _sampled(run: Comparison) -> Result:
@@ -82,7 +86,8 @@ def _sampled(run: Comparison) -> Result:
         for path, token in _own_paths(found.tokens)
         if path in known
     ]
-    return _compared("sampled", faults, others, pairs, run)
+    beside = list(same_lists(sides[1], sides[0]))
+    return _compared("sampled", faults, others, pairs, beside, run)
 
 
 def _samples(run: Comparison, side: Side) -> list[Choice]:
@@ -115,6 +120,7 @@ def _compared(
     faults: Sequence[str],
     others: Sequence[str],
     pairs: Sequence[tuple[float, float]],
+    beside: Sequence[tuple[float, str]],
     run: Comparison,
 ) -> Result:
     """The result for some answers.
@@ -124,6 +130,7 @@ def _compared(
         faults: impossible values of the endpoint.
         others: of the reference.
         pairs: log probabilities of both at the same places.
+        beside: differences of the likeliest tokens there, each with its place in words.
         run: has the tolerance.
     """
     if faults:
@@ -133,11 +140,20 @@ def _compared(
     if not pairs:
         return Result(NAME, subject, "passed", "possible values; none to compare with")
     largest = max(abs(a - b) for a, b in pairs)
+    farthest, place = max(beside, default=(0.0, ""))
     limit = run.settings.tolerance
-    figures = {"tokens": float(len(pairs)), "largest_difference": largest}
+    figures = {
+        "tokens": float(len(pairs)),
+        "largest_difference": largest,
+        "listed": float(len(beside)),
+        "largest_listed_difference": farthest,
+    }
     words = f"{len(pairs)} tokens, at most {largest:.2g} from the reference's"
-    if largest > limit.value:
+    if beside:
+        words += f"; {len(beside)} entries of likeliest tokens, at most {farthest:.2g}"
+    if max(largest, farthest) > limit.value:
         text = f"{words}, which is above {limit}"
+        text += f"; the worst: {place}" if farthest > limit.value else ""
         return Result(NAME, subject, "failed", text, figures=figures)
     return Result(NAME, subject, "passed", words, figures=figures)
 
@@ -148,6 +164,54 @@ def same_tokens(expected: Sequence[Token], found: Sequence[Token]) -> Iterator[t
         if a.text != b.text:
             return
         yield a.logprob, b.logprob
+
+
+def same_lists(expected: Iterable[Choice], found: Iterable[Choice]) -> Iterator[tuple[float, str]]:
+    """Differences of the likeliest tokens that both sides list after the same tokens.
+
+    Lists may end at other tokens, where two are nearly equally likely.
+
+    Args:
+        expected: the reference's answers to one prompt.
+        found: the answers that are judged.
+
+    Yields:
+        The difference, and in words which token at which place has it.
+    """
+    known = {place: listed for each in expected for place, listed in _lists(each)}
+    for choice in found:
+        for place, listed in _lists(choice):
+            there = known.get(place, {})
+            for text in listed.keys() & there.keys():
+                at = f"token {len(place[1])}: {text!r} has {listed[text]:.3g}"
+                words = f"{at}, the reference's list {there[text]:.3g}"
+                yield abs(listed[text] - there[text]), words
+
+
+def _lists(choice: Choice) -> Iterator[tuple[tuple[bool, tuple[str, ...]], Mapping[str, float]]]:
+    """The likeliest tokens by what is before them; of equal texts in a list, none.
+
+    Sides that spell tokens differently, such as without their spaces, have no place in common.
+    """
+    spelt = all(
+        choice.text.startswith(token.text, token.start)
+        for token in choice.tokens
+        if token.start < len(choice.text) and "\ufffd" not in token.text
+    )
+    most = max((len(token.top) for token in choice.tokens), default=0)
+    for path, token in _own_paths(choice.tokens):
+        # Columns have one token of each text: in a shorter one, it is not known which.
+        if token.ordered or len(token.top) == most:
+            times = Counter(text for text, _ in token.top)
+            single = {text for text, count in times.items() if count == 1}
+            yield (
+                (spelt, path[:-1]),
+                {
+                    text: logprob
+                    for text, logprob in token.top
+                    if text in single and math.isfinite(logprob) and "\ufffd" not in text
+                },
+            )
 
 
 def faults_of(tokens: Sequence[Token]) -> Iterator[str]:

@@ -117,7 +117,7 @@ def auto(
         adjacency__width: successors stored per key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
-        adjacency__shared: one table for all requests of an engine, not emptied between them.
+        adjacency__shared: one table for all requests of a namespace, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
         adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
@@ -193,7 +193,7 @@ def goose(
         adjacency__width: successors stored per key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
-        adjacency__shared: one table for all requests of an engine, not emptied between them.
+        adjacency__shared: one table for all requests of a namespace, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
         adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
@@ -248,7 +248,7 @@ def iso3(
         adjacency__width: successors stored per key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
-        adjacency__shared: one table for all requests of an engine, not emptied between them.
+        adjacency__shared: one table for all requests of a namespace, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
         adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
@@ -303,7 +303,7 @@ def iso5(
         adjacency__width: successors stored per key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
-        adjacency__shared: one table for all requests of an engine, not emptied between them.
+        adjacency__shared: one table for all requests of a namespace, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
         adjacency__prompt: learn at all positions of the prompt, for which the output layer runs
@@ -518,7 +518,7 @@ def tr(
         adjacency__width: successors stored per key (K).
         adjacency__min_score: least probability a successor needs to be offered.
         adjacency__bigram: look up the last two tokens first; off: the last token only.
-        adjacency__shared: one table for all requests of an engine, not emptied between them.
+        adjacency__shared: one table for all requests of a namespace, not emptied between them.
         adjacency__max_rows: most keys stored; the oldest is dropped first.
         adjacency__harvest: learn from every node of a tree, or from the accepted ones only.
         adjacency__prompt: learn at all positions of the prompt, for which the output layer runs

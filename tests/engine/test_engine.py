@@ -303,7 +303,10 @@ def test_a_policy_with_a_tuner_predicts_each_step(name: str) -> None:
             taken = [s for s, hit in zip(labelled.sources, labelled.taken, strict=True) if hit]
             assert taken[: len(step.path)] == [step.tree.sources[node] for node in step.path]
         numbers = [prediction.step for _, prediction in bidding]
-        assert (numbers[0], len(set(numbers))) == (1, numbers[-1]), "one tuner counts for both"
+        # One tuner counts for both; a step without a search, which is timed, predicts nothing.
+        assert numbers == sorted(numbers)
+        assert numbers[0] == 1
+        assert numbers[-1] - 1 <= len(set(numbers)) <= numbers[-1]
     else:
         assert [(step.prediction, step.expected) for step in steps] == [(None, None)] * len(steps)
 

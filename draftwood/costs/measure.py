@@ -7,6 +7,7 @@ seconds, launching included, until the result is on the host and the device is i
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -211,7 +212,7 @@ def _measured_levels(
 ) -> list[Sample]:
     deadline = clock() + grid.seconds
     probes: dict[GridPoint, Probe] = {}
-    grown: dict[int, int] = {}
+    grown = Counter[int]()
     with ExitStack() as stack:
         for context, slots, begun in _fill(target, grid, drafter.needs, deadline, clock, stack):
             texts = dict(zip(slots, begun, strict=True))
@@ -342,7 +343,7 @@ def _all_levels(
     source: str,
     target: Target,
     texts: Mapping[int, Prefill],
-    grown: dict[int, int],
+    grown: Counter[int],
     clock: Clock,
 ) -> Probe:
     """Times the one forward of a step, for some slots with their prefills.
@@ -358,7 +359,7 @@ def _all_levels(
         drafter.expand(slots, [Expand(source, TreeBuilder(0), [ROOT], children) for _ in slots])
 
     def probe() -> float:
-        if any(grown.get(slot, 0) >= _MOST_GROWN for slot in slots):
+        if any(grown[slot] >= _MOST_GROWN for slot in slots):
             for slot in slots:
                 drafter.release(slot)
                 drafter.begin(slot, texts[slot])
@@ -366,7 +367,7 @@ def _all_levels(
             expand()  # reads the prompts
         for slot in slots:
             drafter.observe(slot, steps[slot])
-            grown[slot] = grown.get(slot, 0) + 1
+            grown[slot] += 1
         _synchronize(device)
         before, start = drafter.forwards, clock()
         expand()

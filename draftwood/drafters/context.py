@@ -19,6 +19,7 @@ from typing import ClassVar
 from draftwood.drafters._copied import copied
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
+    LARGEST_COUNT,
     Continuation,
     Drafter,
     DrafterSpec,
@@ -52,13 +53,15 @@ class Context(DrafterSpec):
         (5, 4, 3),
         "suffix lengths, in tokens, that are looked up, longest first",
         least=1,
-        most=1 << 28,
+        most=LARGEST_COUNT,
     )
-    max_tokens: int = setting(20, "longest continuation to copy, in tokens", least=1, most=1 << 28)
+    max_tokens: int = setting(
+        20, "longest continuation to copy, in tokens", least=1, most=LARGEST_COUNT
+    )
     max_continuations: int = setting(
-        4, "most continuations, with distinct first tokens, to offer", least=1, most=1 << 28
+        4, "most continuations, with distinct first tokens, to offer", least=1, most=LARGEST_COUNT
     )
-    max_match: int = setting(64, "longest match to measure, in tokens", least=1, most=1 << 28)
+    max_match: int = setting(64, "longest match to measure, in tokens", least=1, most=LARGEST_COUNT)
 
     wrap: bool = setting(False, "continue past the end of the text with the tokens copied so far")
 

@@ -18,7 +18,7 @@ from draftwood.drafters._mask_token import mask_token, reads_masks
 from draftwood.drafters._masked import MaskedDrafter
 from draftwood.drafters._rollout.model_drafter import ModelDrafter
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import DraftDtype, DrafterSpec, Host, Mask, setting
+from draftwood.protocols import LARGEST_COUNT, DraftDtype, DrafterSpec, Host, Mask, setting
 from draftwood.protocols.drafter import DRAFT_DTYPE_HELP
 from draftwood.tree import Draw
 
@@ -37,7 +37,7 @@ class Pard(DrafterSpec):
         "", "PARD draft model, with a pard_token: a directory or a hub id", flag="draft"
     )
     dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
-    ahead: int = setting(8, "most tokens drafted in a forward (K)", least=1, most=1 << 28)
+    ahead: int = setting(8, "most tokens drafted in a forward (K)", least=1, most=LARGEST_COUNT)
 
     summary: ClassVar = (
         "the likeliest tokens of a model of masks, at all depths at once, or samples"

@@ -17,7 +17,7 @@ from draftwood.drafters._mask_token import reads_masks
 from draftwood.drafters._masked import MaskedDrafter
 from draftwood.drafters._rollout.head_drafter import HeadDrafter
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import DraftDtype, DrafterSpec, Host, setting
+from draftwood.protocols import LARGEST_COUNT, DraftDtype, DrafterSpec, Host, setting
 from draftwood.protocols.drafter import DRAFT_DTYPE_HELP
 from draftwood.tree import Draw
 
@@ -30,7 +30,7 @@ class Peagle(DrafterSpec):
         "", "P-EAGLE head made for this target: a directory or a hub id", flag="head"
     )
     dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
-    ahead: int = setting(8, "most tokens drafted in a forward (K)", least=1, most=1 << 28)
+    ahead: int = setting(8, "most tokens drafted in a forward (K)", least=1, most=LARGEST_COUNT)
 
     summary: ClassVar = "the likeliest tokens of a head of masks, at all depths at once, or samples"
     draws: ClassVar = frozenset(Draw)

@@ -24,6 +24,7 @@ from typing import ClassVar
 
 from draftwood.drafters._copied import copied
 from draftwood.protocols import (
+    LARGEST_COUNT,
     Continuation,
     Drafter,
     DrafterSpec,
@@ -52,11 +53,13 @@ class Suffix(DrafterSpec):
     """
 
     min_match: int = setting(
-        1, "shortest suffix that is continued, in tokens", least=1, most=1 << 28
+        1, "shortest suffix that is continued, in tokens", least=1, most=LARGEST_COUNT
     )
-    max_tokens: int = setting(40, "longest continuation to copy, in tokens", least=1, most=1 << 28)
+    max_tokens: int = setting(
+        40, "longest continuation to copy, in tokens", least=1, most=LARGEST_COUNT
+    )
     max_continuations: int = setting(
-        4, "most continuations, with distinct first tokens, to offer", least=1, most=1 << 28
+        4, "most continuations, with distinct first tokens, to offer", least=1, most=LARGEST_COUNT
     )
     wrap: bool = setting(False, "continue past the end of the text with the tokens copied so far")
 

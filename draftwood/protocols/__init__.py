@@ -49,7 +49,7 @@ from draftwood.protocols.policy import (
     first_source,
 )
 from draftwood.protocols.recipe import Recipe
-from draftwood.protocols.settings import Part, Setting, setting, settings
+from draftwood.protocols.settings import LARGEST_COUNT, Part, Setting, setting, settings
 from draftwood.protocols.step import (
     Labelled,
     Outcome,
@@ -86,6 +86,7 @@ from draftwood.protocols.verifier import (
 
 __all__ = [
     "FREE",
+    "LARGEST_COUNT",
     "MOST_READ",
     "NOTHING_PAYS",
     "Answer",

@@ -84,6 +84,10 @@ class Setting:
         )
 
 
+LARGEST_COUNT = 1 << 28
+"""Bound of settings that count something: beyond any use, and within what arrays can have."""
+
+
 def setting(
     default: object,
     help: str,

@@ -44,7 +44,7 @@ from draftwood.runner.device_trees import DeviceTrees
 from draftwood.runner.eager import eagerly
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.gpu_layers import GpuLayers, fuse_gpu_layers
-from draftwood.runner.implementations import set_for_text
+from draftwood.runner.implementations import kept, set_for_text
 from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, layer_kinds
 from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
@@ -126,7 +126,8 @@ def attach(
     with ExitStack() as failing:
         undo = failing.enter_context(ExitStack())
         undo.callback(unmark_attached, model)
-        undo.callback(set_for_text(model, name))
+        undo.callback(kept(model))
+        set_for_text(model, name)
         layers = config.num_hidden_layers
         with eagerly(model):
             layout = probe_cache(model, kinds, layers, device, served_states(mixers))

@@ -8,19 +8,18 @@ from functools import partial
 from typing import Any
 
 
-def set_for_text(model: Any, name: str) -> Callable[[], None]:
-    """Let the text part of a transformers model use an implementation; other parts keep theirs.
-
-    Returns:
-        What puts all parts' implementations back.
-    """
+def kept(model: Any) -> Callable[[], None]:
+    """What puts the implementations of all parts of a transformers model back to today's."""
     found = {id(config): config for config in _configs(model)}
-    undo = partial(_put_back, [(config, config._attn_implementation) for config in found.values()])
+    return partial(_put_back, [(config, config._attn_implementation) for config in found.values()])
+
+
+def set_for_text(model: Any, name: str) -> None:
+    """Let the text part of a transformers model use an implementation; other parts keep theirs."""
     top, text = model.config, model.config.get_text_config()
     keys = [key for key in top.sub_configs if getattr(top, key, None) is text]
     # The whole makes masks for its text, so it needs the name too.
     model.set_attn_implementation({"": name, **dict.fromkeys(keys, name)} if keys else name)
-    return undo
 
 
 def _configs(model: Any) -> Iterator[Any]:

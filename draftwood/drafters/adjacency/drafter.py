@@ -16,6 +16,7 @@ from draftwood.drafters.adjacency.native import Descents, NativeRows, functions
 from draftwood.drafters.adjacency.table import PreparedTable
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
+    LARGEST_COUNT,
     Candidates,
     Descend,
     Descent,
@@ -50,7 +51,7 @@ class Adjacency(DrafterSpec):
         DraftwoodError: a setting outside its range.
     """
 
-    width: int = setting(10, "successors stored per key (K)", least=1, most=1 << 28)
+    width: int = setting(10, "successors stored per key (K)", least=1, most=LARGEST_COUNT)
     min_score: float = setting(
         0.01, "least probability a successor needs to be offered", least=0, below=1
     )
@@ -59,7 +60,7 @@ class Adjacency(DrafterSpec):
         False, "one table for all requests of a namespace, not emptied between them"
     )
     max_rows: int = setting(
-        65536, "most keys stored; the oldest is dropped first", least=1, most=1 << 28
+        65536, "most keys stored; the oldest is dropped first", least=1, most=LARGEST_COUNT
     )
     harvest: Literal["all", "accepted"] = setting(
         "all", "learn from every node of a tree, or from the accepted ones only"

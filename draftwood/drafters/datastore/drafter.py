@@ -13,6 +13,7 @@ from draftwood.drafters._texts import check_texts, encoded_files
 from draftwood.drafters.datastore.suffix_array import DEEPEST, LONGEST, Datastore, Occurrences
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
+    LARGEST_COUNT,
     Candidates,
     Continuation,
     Drafter,
@@ -37,7 +38,7 @@ class DatastoreText(DrafterSpec):
     """
 
     text: tuple[str, ...] = setting((), "files, and folders of files, to draft from")
-    size: int = setting(10_000_000, "most tokens of these files", least=1, most=1 << 28)
+    size: int = setting(10_000_000, "most tokens of these files", least=1, most=LARGEST_COUNT)
     longest: int = setting(
         LONGEST, "longest suffix that is looked up, in tokens", least=1, most=LONGEST
     )
@@ -45,7 +46,7 @@ class DatastoreText(DrafterSpec):
         4,
         "most continuations, with distinct first tokens, to offer as chains",
         least=1,
-        most=1 << 28,
+        most=LARGEST_COUNT,
     )
 
     summary: ClassVar = "what followed the end of the text in given files, by frequency"

@@ -20,6 +20,7 @@ from draftwood.drafters._marginals import MarginalDrafter
 from draftwood.drafters.dflash.blocks import BlockDrafter
 from draftwood.drafters.dflash.conditional import DFlash2Drafter, DSparkDrafter
 from draftwood.protocols import (
+    LARGEST_COUNT,
     DraftDtype,
     DrafterSpec,
     Host,
@@ -45,7 +46,7 @@ class DFlash(DrafterSpec):
     )
     dtype: DraftDtype = setting("auto", DRAFT_DTYPE_HELP)
     ahead: int = setting(
-        0, "most tokens drafted in a block; 0: as many as it has", least=0, most=1 << 28
+        0, "most tokens drafted in a block; 0: as many as it has", least=0, most=LARGEST_COUNT
     )
 
     summary: ClassVar = "the likeliest tokens of a block drafter, at all depths at once, or samples"

@@ -15,6 +15,7 @@ from draftwood.drafters.memory.namespaces import GIVEN, Namespaces
 from draftwood.drafters.memory.store import MEASURED
 from draftwood.files import check_writable
 from draftwood.protocols import (
+    LARGEST_COUNT,
     Continuation,
     Drafter,
     DrafterSpec,
@@ -36,12 +37,16 @@ class Memory(DrafterSpec):
             written.
     """
 
-    size: int = setting(1_000_000, "most tokens that are remembered", least=1000, most=1 << 28)
+    size: int = setting(
+        1_000_000, "most tokens that are remembered", least=1000, most=LARGEST_COUNT
+    )
     text: tuple[str, ...] = setting((), "files, and folders of files, to remember at the start")
     file: str = setting("", "a file that keeps the memory for the next run; empty: none")
-    max_tokens: int = setting(20, "longest continuation to copy, in tokens", least=1, most=1 << 28)
+    max_tokens: int = setting(
+        20, "longest continuation to copy, in tokens", least=1, most=LARGEST_COUNT
+    )
     max_continuations: int = setting(
-        4, "most continuations, with distinct first tokens, to offer", least=1, most=1 << 28
+        4, "most continuations, with distinct first tokens, to offer", least=1, most=LARGEST_COUNT
     )
 
     summary: ClassVar = "what followed the end of the text in other requests and in files"

@@ -37,6 +37,7 @@ from draftwood.drafters.trie.arrange import (
 from draftwood.drafters.trie.index import Place, Text, Texts, count
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
+    LARGEST_COUNT,
     Branches,
     Continuation,
     Drafter,
@@ -65,12 +66,12 @@ class Trie(DrafterSpec):
     )
     depth: int = setting(18, "tokens of the longest n-gram", least=2, most=64)
     least_breadth: int = setting(
-        1, "fewest successors of a node, by recency", least=1, most=1 << 28
+        1, "fewest successors of a node, by recency", least=1, most=LARGEST_COUNT
     )
-    breadth: int = setting(10, "most successors of a node", least=1, most=1 << 28)
+    breadth: int = setting(10, "most successors of a node", least=1, most=LARGEST_COUNT)
     prompt: bool = setting(False, "draft from the whole prompt, too")
     size: int = setting(
-        1_000_000, "most tokens of finished requests that are kept", least=0, most=1 << 28
+        1_000_000, "most tokens of finished requests that are kept", least=0, most=LARGEST_COUNT
     )
 
     summary: ClassVar = "a tree of what followed the ends of the text, also in earlier requests"

@@ -63,19 +63,23 @@ def arguments(
     else:
         rows = _rows(prompts, tokenizer)
         width = max(map(len, rows))
-        ids = [[pad] * (width - len(row)) + row for row in rows]
-        kwargs["input_ids"] = torch.tensor(ids, device=device)
+        kwargs["input_ids"] = torch.tensor(_padded(rows, width, pad), device=device)
         mask = [[1] * len(row) for row in rows] if mask is None else mask
         if not isinstance(mask, torch.Tensor):
-            mask = _padded(mask, rows, width)
+            mask = _padded(_mask_rows(mask, rows), width, 0)
     if mask is not None:
         mask = torch.as_tensor(mask, device=device)
         kwargs["attention_mask"] = mask[None] if mask.dim() == 1 else mask
     return kwargs
 
 
-def _padded(mask: Any, rows: Sequence[Sequence[int]], width: int) -> list[list[int]]:
-    """The masks of rows, of which each is as long as its row, padded as the rows are."""
+def _padded(rows: Sequence[Sequence[int]], width: int, value: int) -> list[list[int]]:
+    """Rows of one width, with a value to the left of shorter ones."""
+    return [[value] * (width - len(row)) + [*row] for row in rows]
+
+
+def _mask_rows(mask: Any, rows: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+    """The masks of rows, each as long as its row."""
     given = [mask] if len(rows) == 1 and len(mask) == len(rows[0]) else list(mask)
     found = [part.tolist() if isinstance(part, torch.Tensor) else part for part in given]
     lengths = [len(part) if isinstance(part, Sequence) else 0 for part in found]
@@ -84,7 +88,7 @@ def _padded(mask: Any, rows: Sequence[Sequence[int]], width: int) -> list[list[i
             f"attention_mask has rows of {lengths} numbers and the prompts have "
             f"{[*map(len, rows)]} tokens: give one number for each token, or leave it out"
         )
-    return [[0] * (width - len(part)) + [*part] for part in found]
+    return found
 
 
 def pad_token(*sources: Any) -> int | None:

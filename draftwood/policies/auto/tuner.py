@@ -322,7 +322,8 @@ class AutoTuner(Tuner):
                 if self.batch == 1 or load.backlogs.get(source, 0) <= MOST_READ:
                     self._drafter_gains[name][source].add(gained, headroom)
             predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
-        for counts in {id(c): c for c, bid in zip(self._counts, bids, strict=True) if bid}.values():
+        taught = (c for c, bid in zip(self._counts, bids, strict=True) if bid is not None)
+        for counts in dict.fromkeys(taught):
             counts.fade()
         nodes = sum(outcome.tree.drafted for outcome in outcomes)
         searched = [bid for bid in bids if bid is not None]

@@ -1,19 +1,21 @@
 """Load on a server with OpenAI's API: tokens a second, first tokens, gaps between chunks.
 
 Requests arrive by a Poisson process, and at most ``--concurrency`` of them run at once; one that
-arrives beyond that waits in this process, and its times begin when it is sent. By default arrivals
-never let a place stay free. All are chats of one message, greedy, streamed, of the same
-``--tokens``; a server gets the prompts in the same order. Tokens are counted by encoding the
-answers with the tokenizer of ``--model``, so that it does not matter how a server counts or cuts
-them.
+arrives beyond that waits in this process, and its times begin when it is sent. All are chats of one
+message, greedy, streamed, of the same ``--tokens``; a server gets the prompts in the same order,
+and none twice unless there are too few. Tokens are counted by encoding the answers with the
+tokenizer of ``--model``, so that it does not matter how a server counts or cuts them.
 
-Prints one JSON object. The client's share of the cores is in it: on a small machine it takes from
-the server.
+Prints one JSON object. In it are the shares of the cores that the client used, which takes from the
+server on a small machine, and that neither used. ``answers`` has the first digits of a hash of each
+finished one, by the number of its prompt: those of two servers are the same where these are.
 
-    python runs/server_load.py http://127.0.0.1:8000 --model smollm2 --prompts mt_bench.jsonl
+    python runs/server_load.py http://127.0.0.1:8000 --model smollm2 --dtype float32 --label mine \\
+        --prompts mt_bench.jsonl --server-process 4321
 """
 
 import asyncio
+import hashlib
 import itertools
 import json
 import os
@@ -28,9 +30,13 @@ import numpy as np
 from transformers import AutoTokenizer
 
 from draftwood import models
+from draftwood.costs.busy import Others, counters, usage_between
 from draftwood.lab.bench.prompts import read, sources
-from draftwood.lab.bench.provenance import hardware, versions
+from draftwood.lab.bench.provenance import provenance
+from draftwood.lab.bench.quiet import recorded
+from draftwood.lab.loops import pooled, repeats
 from runs.arrivals import answered, event
+from runs.process_time import cpu_seconds
 
 
 @dataclass
@@ -85,9 +91,10 @@ def quantiles(values: list[float]) -> dict[str, float | None]:
     return {f"p{q}": round(float(np.percentile(values, q)), 5) for q in (50, 99)}
 
 
-def figures(answers: list[Answer], counts: list[int], began: float) -> dict[str, object]:
-    """The figures of a run; ``counts``: tokens of each answer."""
-    done = [(a, n) for a, n in zip(answers, counts, strict=True) if not a.error and a.chunks]
+def figures(answers: list[Answer], ids: list[list[int]], began: float) -> dict[str, object]:
+    """The figures of a run; ``ids``: tokens of each answer."""
+    found = [(a, len(own)) for a, own in zip(answers, ids, strict=True)]
+    done = [(a, n) for a, n in found if not a.error and a.chunks]
     last = max((a.chunks[-1] for a, _ in done), default=began)
     gaps = [b - a for answer, _ in done for a, b in itertools.pairwise(answer.chunks)]
     return {
@@ -102,6 +109,16 @@ def figures(answers: list[Answer], counts: list[int], began: float) -> dict[str,
         "time_per_token": quantiles(
             [(a.chunks[-1] - a.chunks[0]) / (n - 1) for a, n in done if n > 1]
         ),
+        "repeated_8grams": pooled(map(repeats, ids)).share,
+    }
+
+
+def hashes(answers: list[Answer], prompts: int) -> dict[int, str]:
+    """The first digits of a hash of each finished answer, by the number of its prompt."""
+    return {
+        index % prompts: hashlib.sha256(answer.text.encode()).hexdigest()[:12]
+        for index, answer in enumerate(answers)
+        if not answer.error
     }
 
 
@@ -109,17 +126,21 @@ def figures(answers: list[Answer], counts: list[int], began: float) -> dict[str,
 @click.argument("url")
 @click.option("--model", "name", required=True, help="Whose tokenizer counts the tokens.")
 @click.option("--served", help="Name of the model in the requests; by default that of --model.")
+@click.option("--dtype", required=True, help="Number format of the server's weights.")
 @click.option("--prompts", required=True, help="Prompt files, with commas between them.")
-@click.option("--limit", default=16, show_default=True, help="Prompts of each file.")
+@click.option("--limit", default=100, show_default=True, help="Prompts of each file.")
 @click.option("--tokens", default=128, show_default=True, help="Most new tokens of a request.")
 @click.option("--concurrency", default=1, show_default=True, help="Most requests at once.")
 @click.option("--rate", default=0.0, help="Arrivals a second; 0: a place never stays free.")
 @click.option("--seconds", default=180.0, show_default=True, help="Time in which requests start.")
-@click.option("--label", default="", help="Name of the server in the result.")
+@click.option("--label", required=True, help="Name of the server in the result.")
+@click.option("--software", default="", help="Package that serves, and its version.")
+@click.option("--server-process", type=int, required=True, help="Process of the server.")
 def main(
     url: str,
     name: str,
     served: str | None,
+    dtype: str,
     prompts: str,
     limit: int,
     tokens: int,
@@ -127,9 +148,12 @@ def main(
     rate: float,
     seconds: float,
     label: str,
+    software: str,
+    server_process: int,
 ) -> None:
     """Load the server at URL."""
-    texts = [prompt.turns[0] for prompt in read(sources(prompts), limit)]
+    sets = sources(prompts)
+    texts = [prompt.turns[0] for prompt in read(sets, limit)]
     random.Random(0).shuffle(texts)
     bodies: list[dict[str, object]] = [
         {
@@ -141,22 +165,38 @@ def main(
         }
         for text in texts
     ]
+    before, served_for = counters(), cpu_seconds(server_process)
     began, used = time.perf_counter(), sum(os.times()[:2])
     answers = asyncio.run(run(url, bodies, concurrency, rate, seconds))
     passed, used = time.perf_counter() - began, sum(os.times()[:2]) - used
+    others = usage_between(before, counters())
+    if others is not None:
+        served_for = cpu_seconds(server_process) - served_for
+        others = Others(others.seconds - served_for, others.available)
     tokenizer = AutoTokenizer.from_pretrained(models.location(name))
-    counts = [len(tokenizer(a.text, add_special_tokens=False)["input_ids"]) for a in answers]
+    ids = [tokenizer(a.text, add_special_tokens=False)["input_ids"] for a in answers]
+    facts = provenance(
+        model={"name": name, "dtype": dtype},
+        settings={
+            "concurrency": concurrency,
+            "rate": rate,
+            "seconds": seconds,
+            "max_tokens": tokens,
+            "limit": limit,
+            "software": software,
+        },
+        sets=sets,
+    )
+    facts["other_processes"] = recorded(others, others)
     found = {
-        "server": label or url,
+        "server": label,
         "concurrency": concurrency,
-        "rate": rate,
-        "max_tokens": tokens,
-        **figures(answers, counts, began),
+        "prompts": len(texts),
+        **figures(answers, ids, began),
         "client_share": round(used / passed / (os.cpu_count() or 1), 4),
-        "hardware": hardware(),
-        "versions": versions(),
+        "answers": hashes(answers, len(texts)),
     }
-    click.echo(json.dumps(found))
+    click.echo(json.dumps({"provenance": facts, "server_load": found}))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from draftwood.cli._method_flags import MethodCommand, method_of, method_option,
 from draftwood.cli._options import PATH, ModelOptions, model_argument
 from draftwood.errors import DraftwoodError, need
 from draftwood.files import reason
+from draftwood.server.settings import PREFIX_CACHE
 
 if TYPE_CHECKING:
     from draftwood.server.service import Service
@@ -69,7 +70,9 @@ Examples:
 @click.option("--memory", help="Most memory of keys and values, such as 4GB; requests wait for it.")
 @click.option(
     "--prefix-cache",
-    help="Memory of finished texts, such as 1GB, whose beginnings later prompts need not compute.",
+    default=PREFIX_CACHE,
+    show_default=True,
+    help="Memory of finished texts, whose beginnings later prompts need not compute; 0: none.",
 )
 @click.option(
     "--max-model-len",
@@ -113,7 +116,7 @@ def serve(
     max_batch: int,
     max_queue: int,
     memory: str | None,
-    prefix_cache: str | None,
+    prefix_cache: str,
     max_model_len: int | None,
     max_body: int,
     sampling_defaults: Literal["model", "openai"],
@@ -134,13 +137,13 @@ def serve(
         raise DraftwoodError("--api-key is empty, so that everybody could ask: give a key")
     keys = tuple(filter(None, api_keys or (os.environ.get(KEY_VARIABLE, ""),)))
 
-    from draftwood.engine.memory import memory_bytes
+    from draftwood.engine.memory import memory_bytes, prefix_bytes
     from draftwood.server.loaded import service_of
     from draftwood.server.run import Server, bound_socket, url_of
     from draftwood.server.run import serve as run
 
     memory_bytes(memory)
-    memory_bytes(prefix_cache, "prefix_cache")
+    prefix_bytes(prefix_cache)
     with closing(bound_socket(host, port)) as bound:  # before the model is loaded
         service = service_of(
             model.load({name: chosen}),

@@ -22,7 +22,7 @@ from draftwood.engine.forking import leader_of
 from draftwood.engine.host import ModelHost
 from draftwood.engine.isolation import Failures
 from draftwood.engine.joining import JoiningRequest
-from draftwood.engine.memory import MemoryLimit, Size, memory_bytes
+from draftwood.engine.memory import MemoryLimit, Size, memory_bytes, prefix_bytes
 from draftwood.engine.phases import Phases
 from draftwood.engine.prefixes import Prefixes
 from draftwood.engine.request import (
@@ -73,7 +73,7 @@ class Engine:
             ``"4GB"``; None: no limit. Requests wait until there is room for all tokens that they
             may have. For a moment a cache that grows takes twice as much.
         prefix_cache: most bytes of finished texts whose keys and values are kept, or a text such as
-            ``"1GB"``; None: none. A prompt that begins like one of them, or like a running
+            ``"1GB"``; None or 0: none. A prompt that begins like one of them, or like a running
             request's, in the same namespace, is cached from there on. This memory comes on top.
             Requests with one prompt that begin together cache it once without it as well.
         host: where drafters are built; engines that share one share draft models.
@@ -100,7 +100,7 @@ class Engine:
     ) -> None:
         max_batch = integer("max_batch", max_batch)
         most_bytes = memory_bytes(memory)
-        kept_bytes = memory_bytes(prefix_cache, "prefix_cache")
+        kept_bytes = prefix_bytes(prefix_cache)
         if max_batch < 1:
             raise DraftwoodError(f"max_batch is {max_batch}: it must be at least 1")
         method = method_of(method)
@@ -373,9 +373,9 @@ class Engine:
         """Give as many waiting requests a slot as there is room for."""
         most = self.method.policy.budget + 1
         while self._waiting and len(self._active) < self.max_batch:
-            s, prefixes = self._waiting[0], self._prefixes
-            leader = leader_of(s, self._joining.values(), self.target)
-            if not leader and prefixes and prefixes.arrives(s, self._joining.values()):
+            s, prefixes, joining = self._waiting[0], self._prefixes, self._joining.values()
+            leader = leader_of(s, joining, self.target)
+            if not leader and prefixes and prefixes.arrives(s, joining, self._running()):
                 break
             if not self._fits(s):
                 break

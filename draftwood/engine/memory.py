@@ -21,24 +21,36 @@ _GROWTH = 4
 """Blocks by which a pool grows at least, where it is not made at once."""
 
 
-def memory_bytes(given: int | str | None, name: str = "memory") -> int | None:
+def memory_bytes(given: int | str | None) -> int | None:
     """Bytes, from a number or a text such as ``"4GB"`` (powers of 1000); None stays.
 
     Raises:
         DraftwoodError: it is neither, or not above 0.
     """
-    if given is None:
-        return None
+    return None if given is None else _bytes("memory", given, least=1)
+
+
+def prefix_bytes(given: int | str | None) -> int | None:
+    """Bytes of a prefix cache, likewise; None, for none, of 0 too.
+
+    Raises:
+        DraftwoodError: it is neither, or below 0.
+    """
+    return None if given is None else _bytes("prefix_cache", given, least=0) or None
+
+
+def _bytes(name: str, given: int | str, least: int) -> int:
     if isinstance(given, str):
         match = re.fullmatch(r"([0-9.]+)\s*([KMGT]?)B?", given.strip().upper())
         try:
-            found = int(float(match[1]) * _UNITS[match[2]]) if match else 0
+            found = int(float(match[1]) * _UNITS[match[2]]) if match else -1
         except ValueError:
-            found = 0
+            found = -1
     else:
         found = integer(name, given)
-    if found < 1:
-        raise DraftwoodError(f"{name} is {given!r}: give bytes, or a text such as 4GB")
+    if found < least:
+        none = "" if least else ", or 0 for none"
+        raise DraftwoodError(f"{name} is {given!r}: give bytes, or a text such as 4GB{none}")
     return found
 
 

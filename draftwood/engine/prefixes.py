@@ -43,12 +43,23 @@ class Prefixes:
         """Bytes of the finished texts that are kept."""
         return self._cache.bytes
 
-    def arrives(self, sequence: RunningRequest, joining: Iterable[JoiningRequest]) -> bool:
-        """Whether a request had better wait: another one is just caching its first tokens."""
+    def arrives(
+        self,
+        sequence: RunningRequest,
+        joining: Iterable[JoiningRequest],
+        running: Iterable[RunningRequest],
+    ) -> bool:
+        """Whether a request had better wait: another one is just caching its first tokens.
+
+        Args:
+            sequence: without a slot.
+            joining: requests whose prompts are being cached.
+            running: those whose prompts are cached.
+        """
         ids, namespace = _text(sequence), sequence.request.namespace
         others = [j.sequence for j in joining if j.sequence.request.namespace == namespace]
         coming = max((self._coming(other, ids) for other in others), default=0)
-        return coming >= SHORTEST and coming > self._cache.longest(ids[:-1], namespace)[1]
+        return coming >= SHORTEST and coming > self._longest(sequence, running)[1]
 
     def _coming(self, other: RunningRequest, ids: NDArray[np.int64]) -> int:
         """How many first tokens of a prompt can be taken from another one when that is cached."""
@@ -71,28 +82,37 @@ class Prefixes:
     def begin(self, sequence: RunningRequest, running: Iterable[RunningRequest]) -> JoiningRequest:
         """Put a prompt's first tokens into the request's slot, as far as they are cached."""
         self.watch(sequence)
-        version, ids, namespace = self._version, _text(sequence), sequence.request.namespace
+        found, length = self._longest(sequence, running)
+        if found is None or length < SHORTEST:
+            return JoiningRequest(sequence)
+        if isinstance(found, Prefix):
+            saved, rows = found.saved, found.rows
+            if rows is not None:
+                rows = first_rows(rows, length, prompt_rows=self._needs.prompt_rows)
+        else:
+            assert found.rows is not None
+            saved, rows = self._target.saved(found.slot, length), found.rows.first(length)
+        self._target.restore(sequence.slot, saved, length)
+        return JoiningRequest(sequence, length, rows)
+
+    def _longest(
+        self, sequence: RunningRequest, running: Iterable[RunningRequest]
+    ) -> tuple[Prefix | RunningRequest | None, int]:
+        """The text or running request that most first tokens can be taken from, and how many.
+
+        The logits of a prompt's last token are needed, so that one is always computed.
+        """
+        ids, namespace = _text(sequence), sequence.request.namespace
         most = len(ids) - 1
-        kept, length = self._cache.longest(ids[:most], namespace)
-        lender: RunningRequest | None = None
+        best: Prefix | RunningRequest | None
+        best, length = self._cache.longest(ids[:most], namespace)
         for other in running:
-            if other.request.namespace == namespace and other.weights_version == version:
+            if other.request.namespace == namespace and other.weights_version == self._version:
                 shared = min(common(self._cached(other), ids), most)
                 savable = self._target.savable(other.slot, shared)
                 if savable > length:
-                    lender, length = other, savable
-        if length < SHORTEST:
-            return JoiningRequest(sequence)
-        if lender is not None:
-            assert lender.rows is not None
-            saved, rows = self._target.saved(lender.slot, length), lender.rows.first(length)
-        else:
-            assert kept is not None
-            saved, rows = kept.saved, kept.rows
-            if rows is not None:
-                rows = first_rows(rows, length, prompt_rows=self._needs.prompt_rows)
-        self._target.restore(sequence.slot, saved, length)
-        return JoiningRequest(sequence, length, rows)
+                    best, length = other, savable
+        return best, length
 
     def keep(self, sequence: RunningRequest) -> None:
         """Keep the tokens of a request that has ended, before its slot is released."""

@@ -10,7 +10,7 @@ from draftwood.methods.recipe import Method
 from draftwood.models import Loaded
 from draftwood.server.parsing import parser_maker, response_template
 from draftwood.server.service import Service, started
-from draftwood.server.settings import Names, ServeSettings, model_defaults
+from draftwood.server.settings import PREFIX_CACHE, Names, ServeSettings, model_defaults
 from draftwood.server.tools import call_form
 
 
@@ -24,7 +24,7 @@ def service_of(
     max_batch: int = 64,
     max_queue: int = 256,
     memory: int | str | None = None,
-    prefix_cache: int | str | None = None,
+    prefix_cache: int | str | None = PREFIX_CACHE,
     max_model_len: int | None = None,
     max_body: int = 8 << 20,
     sampling_defaults: Literal["model", "openai"] = "model",
@@ -41,7 +41,7 @@ def service_of(
         max_batch: most requests decoded together.
         max_queue: most requests that are held beyond these.
         memory: most memory of keys and values, in bytes or as ``"4GB"``; None: no limit.
-        prefix_cache: memory of finished texts, likewise; None: none are kept.
+        prefix_cache: memory of finished texts, likewise; None or 0: none are kept.
         max_model_len: most tokens of a prompt and its answer; None: the model's context.
         max_body: most bytes of a request's body.
         sampling_defaults: of requests that leave sampling out: the model's generation config, or

@@ -9,6 +9,9 @@ Names = Literal["draftwood", "vllm"]
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 """Sampling parameters whose defaults a model may bring."""
 
+PREFIX_CACHE = "1GB"
+"""Memory of finished texts, unless another is given."""
+
 
 @dataclass(frozen=True)
 class ServeSettings:

@@ -12,6 +12,7 @@ from .modelled import auto_modelled, oracles, rivals, sources
 from .paper_tables import FURTHER, traversal
 from .papers import CLAIMS, claims
 from .run_page import run_page
+from .serving import load
 from .speed import by_set, losses, speed
 from .stored import Runs, command, commit, date, embedded, inflated, leading, link
 from .talon import expansion
@@ -176,6 +177,16 @@ MEMORY = PageSection(
     "smollm2/recipes.sh",
     remembered,
 )
+SERVERS = PageSection(
+    "Load on servers",
+    "Servers of SmolLM2's float32 weights, each alone on this machine, with the client: greedy "
+    "chats that arrive by a Poisson process, and wait while so many run. `draftwood` decodes with "
+    "`auto`, `plain` is the same server with `ar`. Times are the median and the 99th percentile; a "
+    "step that commits several tokens sends one chunk. *Answers as plain's*: the same text for the "
+    "same prompt. *Client*: its share of the cores.",
+    "server_load.sh",
+    load,
+)
 ON_SMOLLM2 = "MODEL=smollm2"
 """Environment of scripts that measure the embedded pair without it."""
 SECTIONS = (
@@ -245,7 +256,7 @@ def page(runs: Runs) -> str:
     if lead:
         for section in (first, BY_SET):
             parts += _section(section, lead, measured_by=section.leading)
-        for section in (LIMITS, MEMORY, INFLATED, LARGER, LEFT_OUT, SHAPES, RIVALS):
+        for section in (SERVERS, LIMITS, MEMORY, INFLATED, LARGER, LEFT_OUT, SHAPES, RIVALS):
             parts += _section(section, here)
         for section in others:
             parts += _section(section, lead, measured_by=section.leading)

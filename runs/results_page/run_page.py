@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from . import costs, modelled
+from . import costs, modelled, serving
 from .equality import law
 from .markdown import estimate, number, percent, table
 from .paper_tables import expectations
@@ -11,7 +11,7 @@ from .stored import Run, command, commit, date, described
 
 Entry: TypeAlias = Mapping[str, Any]
 
-TABLES = {**costs.TABLES, **modelled.TABLES}
+TABLES = {**costs.TABLES, **modelled.TABLES, **serving.TABLES}
 
 COLUMNS: dict[str, Callable[[Entry], str]] = {
     "identical": lambda e: f"{e['identical']} / {e['compared']}" if e["compared"] else "-",

@@ -50,6 +50,7 @@ TIMED = frozenset(
     [
         *("cost_ms_by_nodes", "reading", "steps", "host_work", "index_memory"),
         *("memory_recipes", "verifying_ms", "milliseconds_by_threads", "first_token"),
+        "server_load",
     ]
 )
 """Members of what other commands print: without times, and with."""

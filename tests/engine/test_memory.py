@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from draftwood import Engine, Request, method
-from draftwood.engine.memory import MemoryLimit, Size, memory_bytes
+from draftwood.engine.memory import MemoryLimit, Size, memory_bytes, prefix_bytes
 from draftwood.engine.request import Finished
 from draftwood.errors import DraftwoodError
 from draftwood.runner.attach import attach
@@ -152,6 +152,19 @@ def test_a_request_that_passes_the_check_begins_when_nothing_is_held() -> None:
 )
 def test_memory_is_bytes_or_a_text(given: int | str | None, found: int | None) -> None:
     assert memory_bytes(given) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "found"), [(None, None), (0, None), ("0", None), ("0GB", None), ("1KB", 1000), (7, 7)]
+)
+def test_a_prefix_cache_may_have_no_bytes(given: int | str | None, found: int | None) -> None:
+    assert prefix_bytes(given) == found
+
+
+@pytest.mark.parametrize("given", [-1, "", "GB", "-1"])
+def test_other_prefix_caches_are_refused(given: Any) -> None:
+    with pytest.raises(DraftwoodError, match=r"prefix_cache is .* or 0 for none"):
+        prefix_bytes(given)
 
 
 @pytest.mark.parametrize("given", [0, -1, "", "GB", "4 apples", "1.2.3", 2.5])

@@ -75,6 +75,19 @@ def test_nobody_waits_for_tokens_that_cannot_be_saved() -> None:
     assert reused(engine) == 0
 
 
+def test_nobody_waits_for_tokens_that_a_running_request_has() -> None:
+    engine = engine_of(MarkovTarget(context_limit=1024), "ar")
+    engine.add(Request((*TEXT, 1), 50))
+    engine.step()
+    engine.step()
+    long = tuple(1 + i * i * i % 11 for i in range(700))
+    for last in (2, 3):  # prompts that take several steps
+        engine.add(Request((*TEXT, last, *long), 5))
+    engine.step()
+    assert engine.running == 3
+    assert engine.waiting == 0
+
+
 def test_namespaces_share_nothing() -> None:
     engine = engine_of(MarkovTarget(context_limit=1024), "goose")
     engine.generate([Request(TEXT, 20, namespace="one")])

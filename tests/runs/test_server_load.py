@@ -23,7 +23,10 @@ def test_the_figures() -> None:
         Answer(1.0, [2.0, 3.0], "ab"),
         Answer(2.0, error="429: busy"),
     ]
-    found: Any = figures(answers, [6, 2, 0], 1.0)
+    loop = [1, 2, 3, 4, 5, 6, 7, 8] * 2
+    found: Any = figures(answers, [[1] * 6, [1, 2], []], 1.0)
+    assert found["repeated_8grams"] == 0.0
+    assert figures(answers[:1], [loop], 1.0)["repeated_8grams"] == 1 / 9
     assert (found["requests"], found["finished"], found["tokens"]) == (3, 2, 8)
     assert found["errors"] == ["429: busy"]
     assert found["tokens_per_second"] == 4.0  # 8 tokens from 1.0 to 3.0

@@ -1,11 +1,13 @@
 """The service of a loaded model, and the end of an application that another server runs."""
 
 import asyncio
+from queue import Queue
 from typing import Any, cast
 
 import pytest
 from transformers import GenerationConfig
 
+from draftwood.engine.request import Finished, Request
 from draftwood.errors import DraftwoodError
 from draftwood.models import Loaded
 from draftwood.server.app import application
@@ -50,6 +52,22 @@ def test_it_has_what_it_is_told() -> None:
     assert (settings.sampling, settings.max_tokens) == ({}, None)
     assert service.text.template == "{{ messages }}"
     service.close()
+
+
+@pytest.mark.parametrize(("given", "copied"), [({}, 38), ({"prefix_cache": 0}, 0)])
+def test_later_prompts_begin_like_earlier_ones_by_default(given: Any, copied: int) -> None:
+    service = service_of(loaded(), "ar", **given)
+    done: Queue[Finished] = Queue()
+
+    def told(_: int, event: object) -> None:
+        if isinstance(event, Finished):
+            done.put(event)
+
+    for _ in range(2):
+        service.thread.submit([Request(range(1, 40), 2)], told)
+        done.get(timeout=60)
+    service.close()
+    assert service.thread.engine.prefix_tokens == (78, copied)
 
 
 def test_more_than_the_context_is_refused() -> None:

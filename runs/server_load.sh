@@ -44,14 +44,16 @@ plain() { ours --method ar; }
 transformers() {
     local where
     where=$(checkpoint)
-    loaded "$(version "$python" transformers)" "$where" "$python" -m transformers.cli.transformers serve "$where" --continuous-batching \
+    mkdir -p "$OUT/hub"  # it lists the hub's cache, and fails without one
+    HF_HUB_CACHE=$OUT/hub loaded "$(version "$python" transformers)" "$where" "$python" -m transformers.cli.transformers serve "$where" --continuous-batching \
         --device cpu --dtype float32 --port "$PORT"
 }
 llamacpp() {
     local file=$OUT/$MODEL-float32.gguf
     if [[ ! -s $file ]]; then "$python" "$runs/float32_gguf.py" "$MODEL" "$file"; fi
+    # It answers one request at a time, and would break that one off for the next.
     loaded "$(version "$python" llama-cpp-python)" "$MODEL" "$python" -m llama_cpp.server --model "$file" --model_alias "$MODEL" \
-        --port "$PORT" --n_ctx 4096 --n_threads "$(nproc)"
+        --port "$PORT" --n_ctx 4096 --n_threads "$(nproc)" --interrupt_requests false
 }
 vllm() {
     local where software

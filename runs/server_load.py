@@ -134,6 +134,7 @@ def hashes(answers: list[Answer], prompts: int) -> dict[int, str]:
 @click.option("--rate", default=0.0, help="Arrivals a second; 0: a place never stays free.")
 @click.option("--seconds", default=180.0, show_default=True, help="Time in which requests start.")
 @click.option("--label", required=True, help="Name of the server in the result.")
+@click.option("--fields", default="{}", help="JSON: further fields of each request.")
 @click.option("--software", default="", help="Package that serves, and its version.")
 @click.option("--server-process", type=int, required=True, help="Process of the server.")
 def main(
@@ -148,6 +149,7 @@ def main(
     rate: float,
     seconds: float,
     label: str,
+    fields: str,
     software: str,
     server_process: int,
 ) -> None:
@@ -162,6 +164,7 @@ def main(
             "max_tokens": tokens,
             "temperature": 0,
             "stream": True,
+            **json.loads(fields),
         }
         for text in texts
     ]
@@ -183,6 +186,7 @@ def main(
             "seconds": seconds,
             "max_tokens": tokens,
             "limit": limit,
+            "fields": json.loads(fields),
             "software": software,
         },
         sets=sets,

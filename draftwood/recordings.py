@@ -1,7 +1,8 @@
 """Recorded forwards of this process, and forwards whose time says nothing of later ones.
 
 To record a forward takes as long as dozens of steps, and is done once for each of its shapes. Until
-then it may run in the larger shapes of another one. Neither takes as long as such a forward will.
+then it may run in the larger shapes of another one: that takes a little longer than later ones, but
+is what such a step costs now, so it counts.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ _at_once: ContextVar[bool] = ContextVar("at_once", default=False)
 
 
 def note() -> None:
-    """Count a forward that runs in larger shapes, or the beginning or end of a recording."""
+    """Count the beginning or end of a recording."""
     global _count  # noqa: PLW0603 - of the process
     _count += 1
 

@@ -24,6 +24,10 @@ threads=${THREADS:-$(nproc)}
 assets=${ASSETS:-$here/../draftwood/assets}
 models=${MODELS:-target draft eagle3}
 micro_tokens=${MICRO_TOKENS:-}
+if [[ -n ${RECURRENT:-} && -z ${ASSETS:-} ]]; then
+    echo "$0: a target with recurrent layers does not ship: name another place with ASSETS" >&2
+    exit 2
+fi
 mixture=code=0.45,prose=0.17,wiki=0.08,math=0.12,chat=0.18
 
 shared=(--data "$data" --out "$out" --threads "$threads" --sources "$here/train_sources.json"

@@ -10,7 +10,7 @@ import click
 from draftwood.cli._endpoint_options import EndpointOptions
 from draftwood.cli._options import ModelOptions
 from draftwood.errors import DraftwoodError, need
-from draftwood.files import check_apart, check_writable, write_text
+from draftwood.files import check_output, write_text
 
 if TYPE_CHECKING:
     from draftwood.lab.endpoint.local import LocalModel
@@ -53,8 +53,7 @@ def check_endpoint(
     if server.markdown is not None:
         from draftwood.lab.bench.prompts import files
 
-        check_writable(server.markdown)
-        check_apart([server.markdown], files(server.prompts))
+        check_output(server.markdown, files(server.prompts))
 
     from draftwood.lab.endpoint import report as write
     from draftwood.lab.endpoint.comparison import Settings

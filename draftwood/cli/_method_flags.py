@@ -79,7 +79,11 @@ def method_options(function: F) -> F:
 _COMMON = (
     ("budget", "INTEGER", "Most nodes drafted per step, root excluded."),
     ("draft", "PATH", "Draft model of the same family: a directory or a hub id."),
-    ("head", "PATH", "EAGLE, Hydra, Medusa or DFlash head of the model: directory or hub id."),
+    (
+        "head",
+        "PATH",
+        "EAGLE, Hydra, Medusa, DFlash or other head of the model: a directory or a hub id.",
+    ),
     ("drafter", "KIND", "Kind of drafter, such as model or eagle3; --draft and --head imply it."),
     ("verifier", "RULE", "Accept rule: walk, rejection, block or traversal."),
 )

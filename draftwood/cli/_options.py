@@ -69,7 +69,9 @@ limit_option = _option(
     "--limit", type=click.IntRange(1), help="Most prompts per set, evenly spaced."
 )
 draft_option = _option("--draft", help="Draft model: a directory or a hub id.")
-head_option = _option("--head", help="EAGLE, Hydra, Medusa or DFlash head: directory or hub id.")
+head_option = _option(
+    "--head", help="EAGLE, Hydra, Medusa, DFlash or other head: directory or hub id."
+)
 temperature_option = _option("--temperature", type=float, default=0.0, help="0 is greedy.")
 top_k_option = _option("--top-k", type=int, default=0, help="Keep the K likeliest tokens; 0: all.")
 top_p_option = _option(

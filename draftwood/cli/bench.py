@@ -85,7 +85,7 @@ Examples:
 @click.option(
     "--budget",
     type=int,
-    help="Most nodes drafted per step, for methods without a budget of their own.",
+    help="Most nodes drafted per step, of methods whose text gives no budget.",
 )
 @draft_option
 @head_option

@@ -33,7 +33,7 @@ from draftwood.cli._options import (
     truncate_option,
 )
 from draftwood.cli._sections import Command
-from draftwood.files import check_apart, check_writable
+from draftwood.files import check_output
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.prompts import Prompt, files, read, sources
 from draftwood.lab.counting import counting
@@ -80,9 +80,8 @@ def calibrate(
 
     The counts go to OUTPUT, a JSON file. Use it with --method auto --calibration OUTPUT.
     """
-    check_writable(output)
     given = setting_values((methods or "").split(","))
-    check_apart([output], [*files(prompts), *files(not_in), *given])
+    check_output(output, [*files(prompts), *files(not_in), *given])
     chosen = _chosen(methods, Defaults(draft=draft, head=head), embedded=model.name == "embedded")
     temperatures_ = numbers("--temperatures", temperatures, float, "write numbers, such as 0,0.5,1")
 

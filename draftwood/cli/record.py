@@ -23,7 +23,7 @@ from draftwood.cli._options import (
     truncate_option,
 )
 from draftwood.cli._sections import Command
-from draftwood.files import check_apart, check_writable
+from draftwood.files import check_output
 from draftwood.lab.bench.prompts import files, read, sources
 from draftwood.sampling.params import SamplingParams
 
@@ -68,8 +68,7 @@ def record(
     'draftwood replay' reads the recording. Prompts, contexts and seeds are those of 'draftwood
     bench'.
     """
-    check_writable(output)
-    check_apart([output], [*files(prompts), *files(not_in)])
+    check_output(output, [*files(prompts), *files(not_in)])
 
     from draftwood.lab.replay.file import digest, write
     from draftwood.lab.replay.recorder import Recorder, model_facts

@@ -6,7 +6,7 @@ import click
 
 from draftwood.cli._options import PATH
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_apart, check_writable, write_text
+from draftwood.files import check_output, write_text
 from draftwood.lab.bench import plots
 from draftwood.lab.bench.document import load
 
@@ -37,8 +37,7 @@ def report(run: Path, page: Path | None, directory: Path | None) -> None:
         raise DraftwoodError("nothing to write: give --html OUT.html, --plots DIR or both")
     plots.check()
     if page is not None:
-        check_writable(page)
-        check_apart([page], [run])
+        check_output(page, [run])
     document = load(run)
     if page is not None:
         from draftwood.lab.bench.report.page import html

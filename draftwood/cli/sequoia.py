@@ -20,7 +20,7 @@ from draftwood.cli._options import (
     temperature_option,
 )
 from draftwood.cli._sections import Command
-from draftwood.files import check_apart, check_writable, write_json
+from draftwood.files import check_output, write_json
 from draftwood.lab.bench.prompts import files, sources
 from draftwood.sampling.params import SamplingParams
 
@@ -85,8 +85,7 @@ def sequoia(
 
     Use it with --method sequoia --tree OUTPUT.
     """
-    check_writable(output)
-    check_apart([output], files(prompts))
+    check_output(output, files(prompts))
     given = {"draft": draft, "head": head, "drafter": drafter}
     from draftwood.lab.bench.makers.rank_trees import RankCounts, count, one_level
     from draftwood.lab.bench.provenance import provenance

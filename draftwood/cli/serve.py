@@ -72,7 +72,8 @@ Examples:
     "--prefix-cache",
     default=PREFIX_CACHE,
     show_default=True,
-    help="Memory of finished texts, whose beginnings later prompts need not compute; 0: none.",
+    help="Memory of finished texts, such as 4GB, whose beginnings later prompts need not compute; "
+    "0: none. auto: 1GB, or none of a model with recurrent layers.",
 )
 @click.option(
     "--max-model-len",
@@ -143,7 +144,8 @@ def serve(
     from draftwood.server.run import serve as run
 
     memory_bytes(memory)
-    prefix_bytes(prefix_cache)
+    if prefix_cache != PREFIX_CACHE:
+        prefix_bytes(prefix_cache)
     with closing(bound_socket(host, port)) as bound:  # before the model is loaded
         service = service_of(
             model.load({name: chosen}),

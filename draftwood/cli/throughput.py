@@ -32,7 +32,7 @@ from draftwood.cli._options import (
 from draftwood.cli._sections import Command
 from draftwood.costs.busy import warn_if_busy
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_apart, check_writable, is_stream, write_json
+from draftwood.files import check_output, is_stream, write_json
 from draftwood.lab.bench.prompts import files, sources
 from draftwood.methods import check as check_method
 from draftwood.sampling.params import SamplingParams
@@ -107,8 +107,7 @@ def throughput(
         check_method(name)
     users = _users(concurrency)
     if output is not None:
-        check_writable(output)
-        check_apart([output], [*files(prompts), *setting_values(names)])
+        check_output(output, [*files(prompts), *setting_values(names)])
 
     from draftwood.engine.engine import Engine
     from draftwood.lab.bench.contenders import OwnChoice, Stage, choose

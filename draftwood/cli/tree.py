@@ -18,7 +18,7 @@ from draftwood.cli._method_flags import (
 from draftwood.cli._options import PATH, ModelOptions, model_options, setting_values
 from draftwood.cli._prompt import encode, prompt_options, read_prompt
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_apart, check_writable, write_text
+from draftwood.files import check_output, write_text
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -77,8 +77,7 @@ def tree(
     chosen = method_of(ctx, name)
     text = read_prompt(prompt, path)
     if drawing is not None:
-        check_writable(drawing)
-        check_apart([drawing], [path, *settings_given(ctx).values(), *setting_values([name])])
+        check_output(drawing, [path, *settings_given(ctx).values(), *setting_values([name])])
 
     from rich.console import Console
 

@@ -117,17 +117,19 @@ class Engine:
         ahead = self.method.policy.budget + 1 + _MARGIN
         pooled = self.target if isinstance(self.target, PooledTarget) else None
         block = 0 if pooled is None else pooled.block
-        snapshots = 0
+        snapshots = of_rows = 0
         self._prefixes: Prefixes | None = None
         if kept_bytes is not None:
             if not isinstance(self.target, ResumableTarget):
                 raise DraftwoodError("this target keeps no prefixes: leave prefix_cache out")
             snapshots = self.target.remembered_bytes
             self._phases.last_apart = recurrent = snapshots > 0
-            needs = self._phases.needs
+            needs, info = self._phases.needs, self.target.info
+            of_rows = len(needs.taps) * info.hidden_size * info.dtype.itemsize
             self._prefixes = Prefixes(self.target, needs, kept_bytes, recurrent=recurrent)
         of_nodes = (self.method.policy.budget + 1) * self._phases.node_bytes
-        sizes = (self._phases.token_bytes, self._phases.slot_bytes, of_nodes + snapshots)
+        of_token = self._phases.token_bytes + of_rows
+        sizes = (of_token, self._phases.slot_bytes, of_nodes + snapshots)
         self._memory = MemoryLimit(most_bytes, *sizes, ahead, block)
         if most_bytes is not None:  # what other engines have left behind does not count
             self._phases.trim()
@@ -303,6 +305,8 @@ class Engine:
                 call.
         """
         with self._ended_on_failure():
+            if self._prefixes:
+                self._prefixes.next_step()
             self._admit()
             self._join()
             if live := self._running():
@@ -331,6 +335,8 @@ class Engine:
             for sequence in list(self._active.values()):
                 with suppress(Exception):  # what failed may fail again; it is what is raised
                     self._finish(sequence, "error", error)
+            if self._prefixes:  # there may be too little memory for them
+                self._prefixes.clear()
             raise
 
     def _take(
@@ -374,20 +380,42 @@ class Engine:
         most = self.method.policy.budget + 1
         while self._waiting and len(self._active) < self.max_batch:
             s, prefixes, joining = self._waiting[0], self._prefixes, self._joining.values()
-            leader = leader_of(s, joining, self.target)
+            resumable = self._phases.resumable
+            leader = None if resumable is None else leader_of(s, joining, resumable)
             if not leader and prefixes and prefixes.arrives(s, joining, self._running()):
                 break
             if not self._fits(s):
                 break
-            if not self._opened(s, len(s.request.ids) + min(s.limit, _AHEAD) + most):
+            joined = self._joined(s, leader, len(s.request.ids) + min(s.limit, _AHEAD) + most)
+            if joined is None:
                 break
             self._active[s.number] = self._waiting.popleft()
             s.begin()
-            self._joining[s.number] = JoiningRequest(s, leader=leader)
-            if prefixes and leader:
-                prefixes.watch(s)
-            elif prefixes:
-                self._joining[s.number] = prefixes.begin(s, self._running())
+            self._joining[s.number] = joined
+
+    def _joined(
+        self, sequence: RunningRequest, leader: JoiningRequest | None, tokens: int
+    ) -> JoiningRequest | None:
+        """A request with a slot, and with what can be copied of its prompt; None without memory."""
+        if not self._opened(sequence, tokens):
+            return None
+        if self._prefixes is None:
+            return JoiningRequest(sequence, leader=leader)
+        try:
+            if leader is None:
+                return self._prefixes.begin(sequence, self._running())
+            self._prefixes.watch(sequence)
+            return JoiningRequest(sequence, leader=leader)
+        except DraftwoodError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what a device raises without memory
+            logger.warning("request %d computes its whole prompt: %s", sequence.number, error)
+            self._prefixes.clear()
+            self.target.release(sequence.slot)
+            if not self._opened(sequence, tokens):
+                return None
+            self._prefixes.watch(sequence)
+            return JoiningRequest(sequence)
 
     def _opened(self, sequence: RunningRequest, tokens: int) -> bool:
         """Give a request a slot; False if there is no memory for it now.
@@ -405,6 +433,8 @@ class Engine:
             self._full = bool(self._active)
             if not self._full:
                 self._phases.trim()
+                if self._prefixes and self._prefixes.clear():
+                    return self._opened(sequence, tokens)
                 self._waiting.remove(sequence)
                 self._events.append(Finished(sequence.number, sequence.completion("error", error)))
             return False
@@ -477,6 +507,7 @@ class Engine:
                     self._prefixes.keep(sequence)
                 except Exception as failed:  # noqa: BLE001 - such as too little memory
                     logger.warning("a text is not kept for later prompts: %s", failed)
+                    self._prefixes.clear()
 
 
 def _size(request: RunningRequest) -> Size:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from draftwood.engine.joining import JoiningRequest
 from draftwood.engine.sequence import RunningRequest
-from draftwood.protocols import ResumableTarget, Target
+from draftwood.protocols import ResumableTarget
 
 
 def leader_of(
-    sequence: RunningRequest, joining: Iterable[JoiningRequest], target: Target
+    sequence: RunningRequest, joining: Iterable[JoiningRequest], target: ResumableTarget
 ) -> JoiningRequest | None:
     """The request that one without a slot can follow; None: there is none.
 
@@ -24,8 +24,10 @@ def leader_of(
     own = sequence.request
     for each in joining:
         other = each.sequence.request
-        alike = other.namespace == own.namespace and other.ids == own.ids
-        if alike and each.leader is None and _copies(target, each.sequence.slot):
+        # Tuples of unlike lengths are compared up to their first difference.
+        alike = other.namespace == own.namespace and len(other.ids) == len(own.ids)
+        free = each.leader is None and copies(target, each.sequence.slot)
+        if alike and free and other.ids == own.ids:
             return each
     return None
 
@@ -35,24 +37,21 @@ def leaders(joining: Sequence[JoiningRequest]) -> list[JoiningRequest]:
     return [each for each in joining if each.leader not in joining]
 
 
-def fork(joining: Sequence[JoiningRequest], target: Target) -> None:
+def fork(joining: Sequence[JoiningRequest], target: ResumableTarget) -> None:
     """Copy prompts that are cached now to the slots of the requests that follow."""
     for leader in leaders(joining):
         followers = [each for each in joining if each.leader is leader]
         if not followers or leader.left:
             continue
-        assert isinstance(target, ResumableTarget)
         slot, length = leader.sequence.slot, leader.done
-        saved = target.saved(slot, length) if target.savable(slot, length) == length else None
+        whole = target.savable(slot, length) == length
         for each in followers:
             each.leader = None
-            if saved is not None:
-                target.restore(each.sequence.slot, saved, length)
+            if whole:
+                target.lend(slot, each.sequence.slot, length)
                 each.follow(leader)
 
 
-def _copies(target: Target, slot: int) -> bool:
-    """Whether a slot can be copied when its prompt is cached."""
-    if not isinstance(target, ResumableTarget):
-        return False
+def copies(target: ResumableTarget, slot: int) -> bool:
+    """Whether tokens of a slot can be copied to another one at any time."""
     return target.info.slot_bytes > 0 or target.savable(slot, 1) == 1

@@ -77,6 +77,7 @@ class Phases:
         host: where the drafters are built.
 
     Attributes:
+        resumable: the target, if it can begin with tokens that were cached before.
         last_apart: whether the last token of a prompt is cached by itself, so that the states
             before it can be kept.
 
@@ -86,7 +87,7 @@ class Phases:
 
     def __init__(self, target: Target, method: Method, host: Host) -> None:
         self._target = target
-        self._resumable = target if isinstance(target, ResumableTarget) else None
+        self.resumable = target if isinstance(target, ResumableTarget) else None
         self._shared = shared(target)
         self._policy = method.policy
         self._verifier = method.verifier
@@ -112,11 +113,12 @@ class Phases:
         ``alone``: no request runs. A target that is not resumable caches all prompts at once.
         """
         self._cache_pieces(leaders(joining), alone=alone)
-        fork(joining, self._target)
+        if self.resumable is not None:
+            fork(joining, self.resumable)
         return [request for request in joining if not request.left]
 
     def _cache_pieces(self, joining: Sequence[JoiningRequest], *, alone: bool) -> None:
-        resumable = self._resumable
+        resumable = self.resumable
         left = [request.left for request in joining]
         counts = left if resumable is None else shared_out(left, ALONE if alone else self._piece())
         if self.last_apart:
@@ -272,7 +274,7 @@ class Phases:
                         s.request.observer(outcome)
                     s.state = self._policy.learn(s.state, outcome)
                     if s.rows is not None:
-                        s.rows.add(outcome.rows, outcome.path)
+                        s.rows.add(outcome)
         batch.watch.lap("learn")
         if self._tuner is None:
             return [None] * len(outcomes)

@@ -18,7 +18,10 @@ SHORTEST = 16
 """Tokens below which a common prefix is computed again: as cheap as copying it."""
 
 _TEXTS = 1024
-"""Most texts, however short: a prompt is compared with all that begin as it does."""
+"""Most texts, however short."""
+
+_ALIKE = 64
+"""Most texts with the same first tokens: a prompt that begins so is compared with all of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +104,23 @@ class PrefixCache:
         self.bytes += prefix.bytes
         self._kept[self._count] = prefix
         self._keys[self._count] = key
-        self._alike.setdefault(key, []).append(self._count)
+        alike = self._alike.setdefault(key, [])
+        alike.append(self._count)
         self._count += 1
-        while self.bytes > self.most or len(self._kept) > _TEXTS:
+        if len(alike) > _ALIKE:
+            self._drop(next(number for number in self._kept if self._keys[number] == key))
+        if len(self._kept) > _TEXTS:
             self._drop(next(iter(self._kept)))
+        self.make_room(0)
+
+    def make_room(self, size: int) -> None:
+        """Drop texts, so that another one of so many bytes fits."""
+        while self._kept and self.bytes + size > self.most:
+            self._drop(next(iter(self._kept)))
+
+    def clear(self) -> None:
+        """Drop all texts."""
+        self.make_room(self.most + 1)
 
     def _drop(self, number: int) -> None:
         self.bytes -= self._kept.pop(number).bytes

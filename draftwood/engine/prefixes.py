@@ -7,14 +7,16 @@ were kept.
 """
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from draftwood.engine.forking import copies
 from draftwood.engine.joining import JoiningRequest
 from draftwood.engine.prefix_cache import SHORTEST, Prefix, PrefixCache, common
 from draftwood.engine.sequence import RunningRequest
-from draftwood.engine.token_rows import TokenRows, first_rows
+from draftwood.engine.token_rows import TokenRows, first_rows, rows_bytes
 from draftwood.protocols import Needs, ResumableTarget
 
 
@@ -37,6 +39,7 @@ class Prefixes:
         self._needs = needs
         self._cache = PrefixCache(most)
         self._version: Hashable = None
+        self._now: Hashable = None  # the target's, as far as it was asked for in this step
 
     @property
     def bytes(self) -> int:
@@ -59,7 +62,9 @@ class Prefixes:
         ids, namespace = _text(sequence), sequence.request.namespace
         others = [j.sequence for j in joining if j.sequence.request.namespace == namespace]
         coming = max((self._coming(other, ids) for other in others), default=0)
-        return coming >= SHORTEST and coming > self._longest(sequence, running)[1]
+        if coming < SHORTEST:
+            return False
+        return coming >= self._longest(sequence, running)[1] + SHORTEST
 
     def _coming(self, other: RunningRequest, ids: NDArray[np.int64]) -> int:
         """How many first tokens of a prompt can be taken from another one when that is cached."""
@@ -73,11 +78,28 @@ class Prefixes:
 
     def watch(self, sequence: RunningRequest) -> None:
         """Note what is needed to keep the text of a request that begins, and to lend it."""
-        version = sequence.weights_version = self._target.weights_version
+        version = sequence.weights_version = self._weights_version()
         if version != self._version:  # what is kept is of other weights
             self._version, self._cache = version, PrefixCache(self._cache.most)
-        sequence.rows = TokenRows(self._needs)
-        self._target.remember(sequence.slot)
+        if copies(self._target, sequence.slot):
+            sequence.rows = TokenRows(self._needs)
+            self._target.remember(sequence.slot)
+
+    def next_step(self) -> None:
+        """Weights may have changed since the step before."""
+        self._now = None
+
+    def _weights_version(self) -> Hashable:
+        """Of now. It is asked for once a step, as it takes milliseconds of a large model."""
+        if self._now is None:
+            self._now = self._target.weights_version
+        return self._now
+
+    def clear(self) -> bool:
+        """Give the memory of all finished texts back; False if there are none."""
+        some = len(self._cache) > 0
+        self._cache.clear()
+        return some
 
     def begin(self, sequence: RunningRequest, running: Iterable[RunningRequest]) -> JoiningRequest:
         """Put a prompt's first tokens into the request's slot, as far as they are cached."""
@@ -86,13 +108,14 @@ class Prefixes:
         if found is None or length < SHORTEST:
             return JoiningRequest(sequence)
         if isinstance(found, Prefix):
-            saved, rows = found.saved, found.rows
+            rows = found.rows
             if rows is not None:
                 rows = first_rows(rows, length, prompt_rows=self._needs.prompt_rows)
+            self._target.restore(sequence.slot, found.saved, length)
         else:
             assert found.rows is not None
-            saved, rows = self._target.saved(found.slot, length), found.rows.first(length)
-        self._target.restore(sequence.slot, saved, length)
+            rows = found.rows.first(length)
+            self._target.lend(found.slot, sequence.slot, length)
         return JoiningRequest(sequence, length, rows)
 
     def _longest(
@@ -107,7 +130,8 @@ class Prefixes:
         best: Prefix | RunningRequest | None
         best, length = self._cache.longest(ids[:most], namespace)
         for other in running:
-            if other.request.namespace == namespace and other.weights_version == self._version:
+            of_now = other.rows is not None and other.weights_version == self._version
+            if of_now and other.request.namespace == namespace:
                 shared = min(common(self._cached(other), ids), most)
                 savable = self._target.savable(other.slot, shared)
                 if savable > length:
@@ -119,18 +143,22 @@ class Prefixes:
         if sequence.rows is None or not sequence.tokens:
             return
         # Those of its beginning, of now, and of what is kept.
-        if not sequence.weights_version == self._target.weights_version == self._version:
+        if not sequence.weights_version == self._weights_version() == self._version:
             return
         whole = self._cached(sequence)
         tokens = whole[: self._target.savable(sequence.slot, len(whole))]
         namespace, info = sequence.request.namespace, self._target.info
         if len(tokens) < SHORTEST or self._cache.longest(tokens, namespace)[1] == len(tokens):
             return
-        if len(tokens) * info.token_bytes + info.slot_bytes > self._cache.most:
+        rows = sequence.rows.copied(len(tokens))
+        needed = tokens.nbytes + len(tokens) * info.token_bytes + info.slot_bytes
+        needed += 0 if rows is None else rows_bytes(rows)
+        if needed > self._cache.most:
             return
+        self._cache.make_room(needed)  # before the copy is made
         saved = self._target.saved(sequence.slot, len(tokens))
-        rows = sequence.rows.first(len(tokens))
-        self._cache.add(Prefix(tokens.copy(), saved, rows), namespace)
+        kept = Prefix(tokens.copy(), saved, rows)
+        self._cache.add(_with_fewer_states(kept, self._cache.most), namespace)
 
     def _cached(self, sequence: RunningRequest) -> NDArray[np.int64]:
         """The request's tokens that are in the cache.
@@ -138,6 +166,15 @@ class Prefixes:
         The newest token is not; those behind the end of a request may be.
         """
         return _text(sequence)[: self._target.length(sequence.slot)]
+
+
+def _with_fewer_states(text: Prefix, most: int) -> Prefix:
+    """A text without its first states, of several, as far as it takes too many bytes."""
+    while text.bytes > most and len(text.saved.states or ()) > 1:
+        known = dict(text.saved.states or {})
+        del known[min(known)]
+        text = replace(text, saved=replace(text.saved, states=known))
+    return text
 
 
 def _text(sequence: RunningRequest) -> NDArray[np.int64]:

@@ -192,7 +192,9 @@ def prepared(
         if function is not None and not callable(function):
             raise DraftwoodError(f"{name} is {function!r}: give a function, or None")
     if request.sampler is not None and not isinstance(request.sampler, Sampler):
-        raise DraftwoodError(f"sampler is {request.sampler!r}: give a draftwood.Sampler, or None")
+        raise DraftwoodError(
+            f"sampler is {request.sampler!r}: give a draftwood.sampling.sampler.Sampler, or None"
+        )
     if not isinstance(request.sampling, SamplingParams):
         raise DraftwoodError(
             f"sampling is {request.sampling!r}: give draftwood.SamplingParams(temperature=...)"

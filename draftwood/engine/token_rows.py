@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from draftwood.protocols import Needs, TargetOutput
+from draftwood.protocols import Needs, Outcome, TargetOutput
 from draftwood.tree import ROOT
 
 
@@ -31,17 +31,34 @@ class TokenRows:
         if self._any:
             self._parts.append(_without_logits(rows))
 
-    def add(self, rows: TargetOutput, path: Sequence[int]) -> None:
-        """The output of a step; ``path``: the accepted nodes."""
+    def add(self, outcome: Outcome) -> None:
+        """The output of a step at the accepted nodes."""
         if self._any:
-            self._parts.append(_picked(rows, [ROOT, *path], self._prompt_rows))
+            self._parts.append(_picked(outcome, self._prompt_rows))
 
     def first(self, length: int) -> TargetOutput | None:
-        """The output at the first tokens; None if drafters need none."""
+        """The output at the first tokens; None if drafters need none. It holds views."""
         if not self._any:
             return None
         self._parts = [joined(self._parts, prompt_rows=self._prompt_rows)]
         return first_rows(self._parts[0], length, prompt_rows=self._prompt_rows)
+
+    def copied(self, length: int) -> TargetOutput | None:
+        """The same, without keeping the output at further tokens alive."""
+        found = self.first(length)
+        if found is None:
+            return None
+        features, whole = found.features, self._parts[0]
+        if features is not None and whole.features is not None and length < len(whole.features):
+            found = replace(found, features=features.clone())
+        if self._prompt_rows and length < len(whole.argmax):
+            found = replace(
+                found,
+                argmax=found.argmax.copy(),
+                top_tokens=found.top_tokens.copy(),
+                top_probs=found.top_probs.copy(),
+            )
+        return found
 
 
 def joined(parts: Sequence[TargetOutput], *, prompt_rows: bool) -> TargetOutput:
@@ -88,10 +105,12 @@ def _without_logits(rows: TargetOutput) -> TargetOutput:
     return replace(rows, logits=rows.logits.new_empty((0, rows.logits.shape[-1])), drawn=None)
 
 
-def _picked(rows: TargetOutput, nodes: list[int], prompt_rows: bool) -> TargetOutput:
-    found = _without_logits(rows)
-    if rows.features is not None:
-        found = replace(found, features=rows.features[nodes])
+def _picked(outcome: Outcome, prompt_rows: bool) -> TargetOutput:
+    found, nodes = _without_logits(outcome.rows), [ROOT, *outcome.path]
+    if outcome.features is not None:  # of all requests at once; on a device a list would wait
+        found = replace(found, features=outcome.features.clone())
+    elif found.features is not None:
+        found = replace(found, features=found.features[nodes])
     return _sliced(found, nodes) if prompt_rows else found
 
 

@@ -2,13 +2,16 @@
 
 from typing import Any
 
+from torch import nn
+
 from draftwood.errors import DraftwoodError
 
 
 def quantise_int8(model: Any) -> None:
-    """Replace the weights of all linears by an int8 for each and a scale for each output.
+    """Replace the weights of linears by an int8 for each and a scale for each output.
 
-    Activations, norms and embeddings keep the model's dtype.
+    Activations, norms and embeddings keep the model's dtype, and so do the time steps of Mamba-1,
+    whose layers multiply this weight themselves.
 
     Raises:
         DraftwoodError: torchao is not installed.
@@ -17,7 +20,12 @@ def quantise_int8(model: Any) -> None:
         from torchao.quantization import Int8WeightOnlyConfig, quantize_
     except ImportError as error:
         raise DraftwoodError("int8 weights need torchao: pip install 'draftwood[int8]'") from error
-    quantize_(model, Int8WeightOnlyConfig())
+    quantize_(model, Int8WeightOnlyConfig(), filter_fn=_quantised)
+
+
+def _quantised(module: nn.Module, name: str) -> bool:
+    """Whether a module of this name gets int8 weights."""
+    return isinstance(module, nn.Linear) and name.rpartition(".")[2] != "dt_proj"
 
 
 def is_quantised(model: Any) -> bool:

@@ -81,7 +81,7 @@ RECIPES = (
     ),
     Recipe(
         "pard",
-        "a chain of a draft model's likeliest tokens, which it says in one forward",
+        "a chain of a draft model's likeliest tokens, which it predicts in one forward",
         "PARD (An et al. 2025)",
         drafters={"draft": "pard"},
         presets={"budget": 8, "breadth": 1, "depth": None, "threshold": 0.0},
@@ -89,7 +89,7 @@ RECIPES = (
     ),
     Recipe(
         "peagle",
-        "a chain of a P-EAGLE head's likeliest tokens, which it says in one forward",
+        "a chain of a P-EAGLE head's likeliest tokens, which it predicts in one forward",
         "P-EAGLE (AWS, 2026)",
         drafters={"draft": "peagle"},
         presets={"budget": 8, "breadth": 1, "depth": None, "threshold": 0.0},

@@ -364,6 +364,10 @@ class ResumableTarget(Target, Protocol):
         """Begin an empty slot with the first of the saved tokens, as many as are restorable."""
         ...
 
+    def lend(self, lender: int, slot: int, length: int) -> None:
+        """Begin an empty slot with the first tokens of another one, as many as are savable."""
+        ...
+
     @property
     def remembered_bytes(self) -> int:
         """Bytes of the states that are kept of a text at most; 0: none have to be kept."""

@@ -45,7 +45,7 @@ from draftwood.runner.eager import eagerly
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.gpu_layers import GpuLayers, fuse_gpu_layers
 from draftwood.runner.implementations import kept, set_for_text
-from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, layer_kinds
+from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, attend_only, layer_kinds
 from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
 from draftwood.runner.ranks import Ranks, ranks_of
@@ -379,8 +379,14 @@ def refuse_model(model: Any) -> None:
 
 
 def _refuse_states(model: Any) -> None:
-    """Refuse recurrent layers that are not served, and models that have no others."""
+    """Refuse recurrent layers that are not served, and models that have no others.
+
+    Some classes of hybrids are also those of models whose layers all have attention.
+    """
     kind, mixers = type(model).__name__, find_mixers(model)
+    types = getattr(model.config.get_text_config(), "layer_types", None) or ()
+    if not mixers and types and attend_only(types):
+        return
     if not mixers:
         raise DraftwoodError(
             f"{kind} keeps a recurrent state, which cannot branch into a tree as transformers "

@@ -21,11 +21,14 @@ from draftwood.runner.cache import KVCache, Plane
 SPARE = 0
 """An entry of no row, which padding may write; the first block is never handed out."""
 
-_ROWS, _WIDTH = 8, 64
+_ROWS, _WIDTH = 64, 512
 """Of the first table: a larger one has another address, and forwards are recorded anew."""
 
 _GROWTH = 4
 """Blocks by which the pool grows at least, for the same reason."""
+
+_LENT = 16 * BLOCK
+"""Entries that are copied from one row to another at once."""
 
 
 class BlockCache(KVCache):
@@ -109,6 +112,18 @@ class BlockCache(KVCache):
         [where] = self._places_of([row], length)
         for tensor, kept in zip(self.tensors, saved.tensors, strict=True):
             tensor.index_copy_(1, where, kept[:, :length])
+        self._lengths[row] = length
+
+    @torch.inference_mode()
+    def lend(self, lender: int, slot: int, length: int) -> None:
+        """See :meth:`KVCache.lend`: in pieces, each of which takes the memory of a copy."""
+        row = self.row(slot)
+        self.make_room([row], [length])
+        [sources] = self._places_of([self.row(lender)], length)
+        [targets] = self._places_of([row], length)
+        for source, target in zip(sources.split(_LENT), targets.split(_LENT), strict=True):
+            for tensor in self.tensors:
+                tensor.index_copy_(1, target, tensor.index_select(1, source))
         self._lengths[row] = length
 
     @torch.inference_mode()

@@ -185,6 +185,10 @@ class KVCache(WithoutStates, ABC):
         """Begin an empty slot with the first ``length`` saved entries."""
 
     @abstractmethod
+    def lend(self, lender: int, slot: int, length: int) -> None:
+        """Begin an empty slot with the first entries of another one."""
+
+    @abstractmethod
     def held(self, slots: Sequence[int], layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of some slots' tokens, ``[b, heads, n, width]``, n of the longest.
 

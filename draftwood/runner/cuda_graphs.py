@@ -30,6 +30,17 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def clear_workspaces() -> None:
+    """Let a graph take the workspaces of matrix products from its own pool.
+
+    Those of the warm-ups are in the usual memory. PyTorch's own graphs (``torch.compile``) give
+    them back, and a repetition would write to memory of others.
+    """
+    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)  # a build for CPUs has none
+    if clear is not None:
+        clear()
+
+
 class CudaGraphs:
     """Records forwards of one model; the graphs share the memory of what lies between two kernels.
 
@@ -56,22 +67,29 @@ class CudaGraphs:
             self._stream.wait_stream(current)
             graph = torch.cuda.CUDAGraph()
             # Entered here as well, so that it is left if the recording fails.
-            with torch.cuda.stream(self._stream), _uncollected():
-                for _ in range(_FIRST_WARM_UPS if self._first else _WARM_UPS):
-                    forward()
-                self._first = False
-                try:
-                    with torch.cuda.graph(
-                        graph, self._pool, self._stream, capture_error_mode="thread_local"
-                    ):
-                        output = forward()
-                except Exception:
-                    self.forget()  # the pool takes no other recording
-                    raise
-            current.wait_stream(self._stream)
+            try:
+                with torch.cuda.stream(self._stream), _uncollected():
+                    output = self._recorded(graph, forward)
+            finally:  # a warm-up may still write the cache and read what was uploaded
+                current.wait_stream(self._stream)
 
         def repeat() -> Scored:
             graph.replay()
             return output
 
         return repeat
+
+    def _recorded(self, graph: torch.cuda.CUDAGraph, forward: Forward) -> Scored:
+        """Warm up, then record; returns the output, which is written at each repetition."""
+        for _ in range(_FIRST_WARM_UPS if self._first else _WARM_UPS):
+            forward()
+        self._first = False
+        clear_workspaces()
+        try:
+            with torch.cuda.graph(
+                graph, self._pool, self._stream, capture_error_mode="thread_local"
+            ):
+                return forward()
+        except Exception:
+            self.forget()  # the pool takes no other recording
+            raise

@@ -5,7 +5,7 @@ Distances are counted in *depth*, never in cache entries. On a CPU the masks are
 attention reads them; :mod:`draftwood.runner.device_masks` builds those of other devices.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import add
 from typing import Any, Protocol, TypeAlias
@@ -113,6 +113,11 @@ class LayerKind:
         if self.chunk is not None:
             hidden = hidden | (keys // self.chunk != queries // self.chunk)
         return hidden
+
+
+def attend_only(types: Iterable[str]) -> bool:
+    """Whether layers of these types keep keys and values only."""
+    return set(types) <= _REACHES.keys()
 
 
 def layer_kinds(config: Any, *, recurrent: bool = False) -> tuple[LayerKind, ...]:

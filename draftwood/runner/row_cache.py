@@ -109,6 +109,16 @@ class RowCache(KVCache):
         self._lengths[row] = length
         self._touched[row] = max(self._touched[row], length)
 
+    @torch.inference_mode()
+    def lend(self, lender: int, slot: int, length: int) -> None:
+        """See :meth:`KVCache.lend`."""
+        self.reserve(0, length)
+        source, row = self.row(lender), self.row(slot)
+        for tensor in self.tensors:
+            tensor[:, row, :length] = tensor[:, source, :length]
+        self._lengths[row] = length
+        self._touched[row] = max(self._touched[row], length)
+
     # --- one forward ------------------------------------------------------------------------------
 
     def make_room(self, rows: Sequence[int], ends: Sequence[int]) -> None:  # noqa: ARG002

@@ -134,7 +134,11 @@ class Runner:
             self._forward_pass.static.model_state = model_state(self.model)
         slot = self.cache.open(capacity)
         if self.recurrent is not None:
-            self.recurrent.open(slot)
+            try:
+                self.recurrent.open(slot)
+            except Exception:
+                self.cache.release(slot)
+                raise
         return slot
 
     def release(self, slot: int) -> None:
@@ -291,6 +295,13 @@ class Runner:
         self.cache.restore(slot, saved, length)
         if self.recurrent is not None and saved.states is not None:
             self.recurrent.restore(slot, length, saved.states)
+
+    def lend(self, lender: int, slot: int, length: int) -> None:
+        """See :class:`draftwood.protocols.ResumableTarget`."""
+        self.cache.lend(lender, slot, length)
+        if self.recurrent is not None:
+            states = self.recurrent.saved(lender, length, self.cache.length(lender))
+            self.recurrent.restore(slot, length, states)
 
     @property
     def remembered_bytes(self) -> int:

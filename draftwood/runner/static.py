@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 NODES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
 """Nodes of a bucket. Beyond these, a forward takes longer than its launches."""
-SEQUENCES = (1, 4, 16, 64)
+SEQUENCES = (1, 4, 16, 64, 128, 256)
 LARGEST = (1, 4, 16, 64, 128)
 """Nodes of a bucket's largest tree: programs of the attention kernel are started for so many."""
 MOST = NODES[-1]
@@ -147,15 +147,16 @@ class StaticForward:
         self._vectors: dict[Bucket, torch.Tensor] = {}
         self._logits: torch.Tensor | None = None
         self._recorded_for: tuple[object, ...] = ()
-        self._failures = 0
+        self._failures = 0  # one after another
+        self._succeeded = False
 
     #: What else a recorded forward depends on, such as adapters; see :meth:`Runner.open`.
     model_state: object = None
 
     @property
     def refused(self) -> bool:
-        """Whether the model cannot be recorded: two buckets failed."""
-        return self._failures >= _FAILURES
+        """Whether the model cannot be recorded: two buckets failed, and none can be repeated."""
+        return self._failures >= _FAILURES and not any(self._recorded.values())
 
     def run(
         self,
@@ -218,10 +219,7 @@ class StaticForward:
         return forward().first(n, sent[-2] if keep else None), uploaded
 
     def _at_hand(self, bucket: Bucket) -> Bucket:
-        """A larger bucket that is recorded, as long as the trees' own one was seldom asked for.
-
-        The time of such a forward is not that of later ones.
-        """
+        """A larger bucket that is recorded, as long as the trees' own one was seldom asked for."""
         often = self._padded[bucket] >= _PATIENCE or recordings.are_at_once()
         if often or bucket in self._recorded:
             return bucket
@@ -234,7 +232,6 @@ class StaticForward:
         if not larger:
             return bucket
         self._padded[bucket] += 1
-        recordings.note()
         return min(larger, key=lambda each: (each.nodes, each.largest, each.sequences))
 
     def _forget_if_changed(self) -> None:
@@ -242,6 +239,8 @@ class StaticForward:
         state = (self._cache.generation, self._staging.generation, self.model_state)
         if state != self._recorded_for:
             self._recorded.clear()
+            if self._succeeded:  # what has failed may have lacked memory
+                self._failures = 0
             if self._graphs is not None:
                 self._graphs.forget()
         self._recorded_for = state
@@ -294,10 +293,13 @@ class StaticForward:
         forward = partial(self._kept, call, bucket.top_k)
         if self._graphs is None:
             return forward
+        if self._failures >= _FAILURES:
+            return None
         found = None
         recordings.note()
         try:
             found = self._graphs.record(forward)
+            self._failures, self._succeeded = 0, True
         except Exception as error:  # noqa: BLE001 - of CUDA, Triton or the model
             logger.warning("forwards are not recorded, which takes longer: %s", error)
             self._failures += bucket.nodes <= _SURE

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
+from draftwood.copies import uploaded
 from draftwood.kernels.gpu import draw_for
-from draftwood.sampling.philox import exponentials
+from draftwood.sampling.philox import exponentials, signed
 
 MOST = 1 << 24
 """Random numbers that tensor operations make at once, if one request needs no more; 128 MB, and
@@ -46,19 +48,48 @@ def draw_rows(given: Sequence[ScoredRows]) -> list[torch.Tensor]:
     ]
 
 
+def exponentials_at(
+    addresses: Sequence[Sequence[tuple[int, int]]], size: int, device: torch.device
+) -> Iterator[torch.Tensor]:
+    """The variates of :meth:`draftwood.sampling.noise.RequestNoise.exponentials` of requests.
+
+    They are made for as many requests at once as :data:`MOST` allows: that takes 400 operations.
+
+    Args:
+        addresses: of each request's numbers, see :meth:`RequestNoise.address`.
+        size: of the vocabulary.
+        device: where they are made.
+
+    Yields:
+        float64 ``[len(addresses[i]), size]``.
+    """
+    for own in _groups([len(each) * size for each in addresses]):
+        group = addresses[own]
+        numbers = [(signed(seed), place) for each in group for seed, place in each]
+        seeds, places = uploaded([*np.array(numbers, dtype=np.int64).T], device)
+        made = exponentials(seeds, places, size)
+        yield from made.split([*map(len, group)])  # type: ignore[no-untyped-call]
+
+
+def _groups(sizes: Sequence[int]) -> Iterator[slice]:
+    """Runs of neighbours with at most :data:`MOST` numbers together; one may have more."""
+    begin = 0
+    while begin < len(sizes):
+        end, whole = begin + 1, sizes[begin]
+        while end < len(sizes) and whole + sizes[end] <= MOST:
+            whole += sizes[end]
+            end += 1
+        yield slice(begin, end)
+        begin = end
+
+
 def _noises(given: Sequence[ScoredRows]) -> Iterator[torch.Tensor]:
     """Logs of the exponentials, float64 ``[r, V]`` for each.
 
     They are made for as many at once as :data:`MOST` allows: that takes 400 operations.
     """
-    begin = 0
-    while begin < len(given):
-        group, size = [given[begin]], given[begin].scores.shape[1]
-        for each in given[begin + 1 :]:
-            if sum(len(other.seeds) for other in (*group, each)) * size > MOST:
-                break
-            group.append(each)
-        begin += len(group)
+    for own in _groups([each.seeds.numel() * each.scores.shape[1] for each in given]):
+        group, size = given[own], given[own.start].scores.shape[1]
         seeds = torch.cat([each.seeds for each in group])
         positions = torch.cat([each.positions for each in group])
         made = exponentials(seeds, positions, size).log_()

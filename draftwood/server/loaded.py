@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from draftwood.engine.arguments import Makes
+from draftwood.engine.arguments import Makes, target_of
 from draftwood.engine.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods.recipe import Method
@@ -12,6 +12,9 @@ from draftwood.server.parsing import parser_maker, response_template
 from draftwood.server.service import Service, started
 from draftwood.server.settings import PREFIX_CACHE, Names, ServeSettings, model_defaults
 from draftwood.server.tools import call_form
+
+_KEPT = 10**9
+"""Bytes of finished texts."""
 
 
 def service_of(
@@ -41,7 +44,8 @@ def service_of(
         max_batch: most requests decoded together.
         max_queue: most requests that are held beyond these.
         memory: most memory of keys and values, in bytes or as ``"4GB"``; None: no limit.
-        prefix_cache: memory of finished texts, likewise; None or 0: none are kept.
+        prefix_cache: memory of finished texts, likewise; None or 0: none are kept; ``"auto"``:
+            1 GB, or none of a model with recurrent layers.
         max_model_len: most tokens of a prompt and its answer; None: the model's context.
         max_body: most bytes of a request's body.
         sampling_defaults: of requests that leave sampling out: the model's generation config, or
@@ -53,8 +57,12 @@ def service_of(
             ``max_model_len`` exceeds the model's context.
     """
     model, tokenizer = loaded.model, loaded.tokenizer
+    target = target_of(model)
+    if prefix_cache == PREFIX_CACHE:
+        # A text takes several states there, each of them as much as thousands of tokens.
+        prefix_cache = None if target.info.slot_bytes else _KEPT
     engine = Engine(
-        model, method, tokenizer, max_batch=max_batch, memory=memory, prefix_cache=prefix_cache
+        target, method, tokenizer, max_batch=max_batch, memory=memory, prefix_cache=prefix_cache
     )
     config = model.generation_config if sampling_defaults == "model" else None
     sampling, max_tokens = model_defaults(config)

@@ -32,7 +32,7 @@ COUNTERS = {
     "generation_tokens": "Tokens that were generated.",
     "request_success": "Requests that have ended, by reason: stop, length, abort or error.",
     "prefix_cache_queries": "Prompt tokens of choices with a first token.",
-    "prefix_cache_hits": "Those that were not computed: other texts or choices had them cached.",
+    "prefix_cache_hits": "Those of them that were copied from other texts or choices.",
     "num_failed_steps": "Steps that failed as a whole.",
     "spec_decode_num_drafts": "Steps of requests in which tokens were drafted.",
     "spec_decode_num_draft_tokens": "Drafted tokens, those of all branches.",

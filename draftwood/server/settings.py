@@ -9,8 +9,8 @@ Names = Literal["draftwood", "vllm"]
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 """Sampling parameters whose defaults a model may bring."""
 
-PREFIX_CACHE = "1GB"
-"""Memory of finished texts, unless another is given."""
+PREFIX_CACHE = "auto"
+"""Memory of finished texts by the model: 1 GB, or none with recurrent layers."""
 
 
 @dataclass(frozen=True)

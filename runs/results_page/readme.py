@@ -10,11 +10,11 @@ END = "<!-- The end of the speeds. -->\n"
 COLUMNS = {
     "auto": "Draftwood's `auto`",
     "llamacpp": "llama.cpp",
-    "llamacpp-lookup": "its lookup",
+    "llamacpp-lookup": "llama.cpp's prompt lookup",
     PLAIN: "Draftwood, plain",
     "hf-lookup": "transformers' prompt lookup",
-    "hf": "its `generate`",
-    "hf-assistant": "its assisted generation",
+    "hf": "transformers' `generate`",
+    "hf-assistant": "transformers' assisted generation",
 }
 """Heads by methods; of several settings of one method the fastest on the mean is shown."""
 

@@ -7,17 +7,19 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer
 
+from draftwood import Engine, Request, models
 from draftwood.cli.train import train
 from draftwood.drafters.dflash.checkpoint import load_dflash
 from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.drafters.medusa.checkpoint import load_medusa
 from draftwood.errors import DraftwoodError
+from draftwood.lab.train.tokenizer import load_tokenizer
 from draftwood.lab.train.trainer import Trainer
 from draftwood.lab.train.training_run import TrainingRun
 from draftwood.protocols import TargetInfo
-from draftwood.runner.attach import attach
+from draftwood.runner.attach import attach, detach
 from tests.factories.trainable_heads import SHAPE
 
 MIXTURE = "--mixture code=0.75,prose=0.25"
@@ -268,3 +270,27 @@ def test_flags_that_cannot_be_read_are_usage_errors(
 def test_another_run_in_the_same_directory_is_refused(out: Path, corpus: Path) -> None:
     with pytest.raises(DraftwoodError, match="another run"):
         invoke("target", corpus, out, f"{TARGET} --seed 5")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("qwen3_5_text" not in CONFIG_MAPPING, reason="not in this transformers")
+def test_a_hybrid_is_trained_resumed_and_loaded_by_its_directory(
+    corpus: Path, tmp_path: Path
+) -> None:
+    """In bfloat16, as on a GPU; with the tokenizer that it was trained with."""
+    words = f"{TARGET} --recurrent 3 --precision bfloat16"
+    stopped = invoke("target", corpus, tmp_path, words, "--stop-after", "2")
+    assert stopped.exit_code == 0, stopped.output
+    record = run("target", corpus, tmp_path, words)
+    assert record["finished"] is True
+    assert record["shape"]["recurrent"] == 3
+    loaded = models.load(tmp_path / "target" / "model", dtype="float32")
+    text = "def alpha(beta, n=3):\n    return café + 1\n"
+    own = load_tokenizer(tmp_path / "tokenizer")
+    ids = own.encode(text)
+    assert loaded.tokenizer.encode(text) == ids
+    model: Any = loaded.model
+    wanted = model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False, pad_token_id=0)
+    [done] = Engine(loaded.model, "goose:budget=8").generate([Request(ids, 12)])
+    assert [*ids, *done.tokens] == wanted[0].tolist()
+    detach(loaded.model)

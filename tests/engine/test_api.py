@@ -150,7 +150,7 @@ def test_requests_in_any_form(given: dict[str, Any], stored: dict[str, Any]) -> 
         ({"skip_special_tokens": 1}, "skip_special_tokens is 1: give True or False"),
         ({"should_stop": 5}, "should_stop is 5: give a function, or None"),
         ({"observer": 5}, "observer is 5: give a function, or None"),
-        ({"sampler": 5}, "sampler is 5: give a draftwood.Sampler, or None"),
+        ({"sampler": 5}, "sampler is 5: give a draftwood.sampling.sampler.Sampler, or None"),
         ({"stop": [5]}, r"stop is \[5\]: give strings"),
         ({"sampling": 0.7}, r"sampling is 0.7: give draftwood\.SamplingParams"),
         ({"sampling": SamplingParams(banned_tokens=(900,))}, "banned_tokens"),

@@ -1,5 +1,6 @@
 """Prompts that begin like a text that was cached are cached from there on."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.prefix_cache import SHORTEST, Prefix, PrefixCache, common
 from draftwood.engine.prefixes import Prefixes
 from draftwood.engine.request import Completion, Delta, Finished, Request
+from draftwood.engine.token_rows import TokenRows
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
-from draftwood.protocols import SavedTokens
+from draftwood.protocols import Needs, SavedTokens, TargetOutput
 from draftwood.runner.attach import attach
 from draftwood.sampling.sampler import SamplingParams
 from tests.factories.markov_target import FakeHost, MarkovTarget
@@ -86,6 +88,17 @@ def test_nobody_waits_for_tokens_that_a_running_request_has() -> None:
     engine.step()
     assert engine.running == 3
     assert engine.waiting == 0
+
+
+def test_nobody_waits_for_a_few_tokens_more_than_are_cached() -> None:
+    engine = engine_of(MarkovTarget(context_limit=2048), "ar")
+    engine.generate([Request(TEXT, 5)])
+    long = tuple(1 + i * i * i % 11 for i in range(700))
+    for last in (2, 3):  # they share one token more with each other than with the first one
+        engine.add(Request((*TEXT, 4, last, *long), 5))
+    engine.add(Request(long, 5, namespace="other"))
+    engine.step()
+    assert engine.running == 3
 
 
 def test_namespaces_share_nothing() -> None:
@@ -204,6 +217,165 @@ def test_a_running_request_lends_its_prompt() -> None:
     assert reused(engine) == len(TEXT)
     assert done[first].tokens == target.greedy(TEXT, 30)
     assert done[second].tokens == target.greedy((*TEXT, 1, 2), 30)
+
+
+class Short(MarkovTarget):
+    """A target without memory for copies, or for slots."""
+
+    copies = slots = 1 << 20
+
+    def lend(self, lender: int, slot: int, length: int) -> None:
+        self.copies -= 1
+        if self.copies < 0:
+            raise MemoryError("no memory for a copy")
+        super().lend(lender, slot, length)
+
+    def open(self, capacity: int) -> int:
+        self.slots -= 1
+        if self.slots < 0:
+            raise MemoryError("no memory for a slot")
+        return super().open(capacity)
+
+
+def ends_of(engine: Engine) -> dict[int, Completion]:
+    """What the requests end with."""
+    done: dict[int, Completion] = {}
+    while engine.busy:
+        events = engine.step()
+        done |= {e.request_id: e.completion for e in events if isinstance(e, Finished)}
+    return done
+
+
+@pytest.mark.parametrize("slots", [1 << 20, 2])
+def test_a_prompt_that_cannot_be_copied_is_computed(slots: int) -> None:
+    """The running request goes on, and the other one waits for it if it has no slot now."""
+    target = Short(context_limit=1024)
+    target.copies, target.slots = 0, slots
+    engine = engine_of(target, "goose")
+    first = engine.add(Request(TEXT, 30))
+    engine.step()
+    second = engine.add(Request((*TEXT, 1, 2), 30))
+    engine.step()
+    assert engine.running == 2 - (slots == 2)
+    target.slots = 1 << 20
+    done = ends_of(engine)
+    assert done[first].tokens == target.greedy(TEXT, 30)
+    assert done[second].tokens == target.greedy((*TEXT, 1, 2), 30)
+
+
+def test_finished_texts_make_room_for_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Short(context_limit=1024)
+    engine = engine_of(target, "ar")
+    engine.generate([Request(TEXT, 20)])
+    assert engine._prefixes is not None
+    assert engine._prefixes.bytes
+
+    told: list[str] = []
+    clear = engine._prefixes.clear
+
+    def cleared() -> bool:
+        told.append("cleared")
+        target.slots = 1
+        return clear()
+
+    monkeypatch.setattr(engine._prefixes, "clear", cleared)
+    target.slots, other = 0, tuple(reversed(TEXT))
+    assert engine.generate([Request(other, 5)])[0].tokens == target.greedy(other, 5)
+    assert "cleared" in told
+
+
+def test_a_failed_step_gives_finished_texts_back() -> None:
+    target = MarkovTarget(context_limit=1024)
+    engine = engine_of(target, "ar")
+    engine.generate([Request(TEXT, 20)])
+    assert engine._prefixes is not None
+    assert engine._prefixes.bytes
+    target.forward = lambda *_, **__: 1 / 0  # type: ignore[method-assign,assignment]
+    with pytest.raises(ZeroDivisionError):
+        engine.generate([Request(TEXT, 20)])
+    assert engine._prefixes.bytes == 0
+
+
+def test_texts_make_room_before_another_one_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = MarkovTarget(context_limit=1024)
+    monkeypatch.setattr(target, "info", replace(target.info, token_bytes=8))
+    size = 16 * (len(TEXT) + 19)
+    engine = engine_of(target, "ar", prefix_cache=size + 100)
+    prefixes = engine._prefixes
+    assert prefixes is not None
+    engine.generate([Request(TEXT, 20)])
+    assert prefixes.bytes == size
+    held: list[int] = []
+    saved = target.saved
+
+    def copied(slot: int, length: int) -> SavedTokens:
+        held.append(prefixes.bytes)
+        return saved(slot, length)
+
+    monkeypatch.setattr(target, "saved", copied)
+    engine.generate([Request(tuple(reversed(TEXT)), 20)])
+    assert held == [0]
+    assert prefixes.bytes == size
+
+
+def test_rows_of_a_kept_text_keep_no_others_alive() -> None:
+    rows = TokenRows(Needs(taps=(0,), prompt_rows=True))
+    given = TargetOutput(
+        logits=torch.zeros(0, 5),
+        argmax=np.arange(100),
+        top_tokens=np.zeros((100, 2), dtype=np.int64),
+        top_probs=np.zeros((100, 2), dtype=np.float32),
+        features=torch.arange(400.0).view(100, 4),
+    )
+    assert given.features is not None
+    rows.begin(given)
+    found = rows.copied(10)
+    assert found is not None
+    assert found.features is not None
+    assert found.features.untyped_storage().nbytes() == 160
+    assert found.top_tokens.base is None
+    assert torch.equal(found.features, torch.arange(40.0).view(10, 4))
+    whole = rows.copied(100)
+    assert whole is not None
+    assert whole.features is not None
+    assert whole.features.data_ptr() == given.features.data_ptr(), "a whole one is not copied"
+
+
+def test_features_of_running_requests_count_as_memory() -> None:
+    target = MarkovTarget(context_limit=1024)
+    tokens = [engine_of(target, "eagle3", prefix_cache=n)._memory._token for n in (0, "1MB")]
+    taps = engine_of(target, "eagle3")._phases.needs.taps
+    assert taps
+    assert tokens[1] - tokens[0] == len(taps) * target.info.hidden_size * 4
+
+
+def test_weights_are_looked_at_once_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted(MarkovTarget):
+        asked = 0
+
+        @property
+        def weights_version(self) -> int:  # type: ignore[override]
+            self.asked += 1
+            return 0
+
+    target = Counted(context_limit=1024)
+    engine = engine_of(target, "ar")
+    engine.generate([Request((*TEXT, last), 3) for last in range(5)])
+    before = target.asked
+    for last in range(5):
+        engine.add(Request((*TEXT, 9, last), 2))
+    engine.step()
+    assert target.asked == before + 1
+
+
+def test_few_texts_with_one_beginning_are_compared() -> None:
+    cache = PrefixCache(10**9)
+    header = tuple(range(SHORTEST))
+    for last in range(100):
+        cache.add(prefix(*header, last), "")
+        cache.longest((*header, 0), "")  # the first one is used
+    assert len(cache) == 64
+    assert [cache.longest((*header, last), "")[1] for last in (0, 1, 99)] == [17, 16, 17]
 
 
 def test_what_is_no_number_of_bytes_is_refused() -> None:

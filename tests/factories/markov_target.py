@@ -219,6 +219,10 @@ class MarkovTarget:
         assert not self.cached[slot]
         self.cached[slot] = saved.tensors[0][:length].tolist()
 
+    def lend(self, lender: int, slot: int, length: int) -> None:
+        assert not self.cached[slot]
+        self.cached[slot] = self.cached[lender][:length]
+
     remembered_bytes = 0
     weights_version: Hashable = 0
 

@@ -12,7 +12,7 @@ import pytest
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, names, recipe, recipes, registry
 from draftwood.protocols import Recipe
-from tests.factories.added_policy import added_policy
+from tests.factories.added_part import added_part
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)
@@ -41,7 +41,7 @@ def test_the_names_read_from_the_policies_are_those_of_their_recipes() -> None:
 
 @pytest.mark.parametrize("call", ["Recipe('a', x)", 'Recipe(name="a")', 'protocols.Recipe("a")'])
 def test_a_recipes_name_is_read_however_it_is_written(call: str, tmp_path: Path) -> None:
-    with added_policy(tmp_path, "written", f"RECIPES = ({call},)"):
+    with added_part(tmp_path, "policies", "written", f"RECIPES = ({call},)"):
         assert registry.recipe_files()["a"] == "written"
 
 
@@ -49,7 +49,7 @@ def test_a_recipes_name_is_read_however_it_is_written(call: str, tmp_path: Path)
 def test_a_recipe_whose_name_is_no_text_is_refused(call: str, tmp_path: Path) -> None:
     said = r"written\.py, line 2: .* write it as text"
     with (
-        added_policy(tmp_path, "written", f"\nRECIPES = ({call},)"),
+        added_part(tmp_path, "policies", "written", f"\nRECIPES = ({call},)"),
         pytest.raises(DraftwoodError, match=said),
     ):
         names()

@@ -8,7 +8,10 @@ import torch
 from draftwood import models
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.llamacpp import gguf
-from draftwood.models.quantising import is_quantised
+from draftwood.models.quantising import is_quantised, quantise_int8
+from draftwood.protocols import Needs
+from draftwood.runner.attach import attach
+from tests.factories.hybrid_families import HYBRIDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -32,3 +35,18 @@ def test_without_torchao_there_is_advice(checkpoint: str, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "torchao.quantization", None)
     with pytest.raises(DraftwoodError, match=r"pip install 'draftwood\[int8\]'"):
         models.load(checkpoint, dtype="int8")
+
+
+@pytest.mark.skipif("jamba" not in HYBRIDS, reason="not in this version of transformers")
+def test_weights_that_a_layer_multiplies_itself_are_left() -> None:
+    pytest.importorskip("torchao")
+    model = HYBRIDS["jamba"]()
+    quantise_int8(model)
+    assert is_quantised(model)
+    with torch.no_grad():
+        wanted = model(torch.tensor([[1, 2, 3]])).logits
+    runner = attach(model)
+    slot = runner.open(8)
+    [found] = runner.prefill([slot], [[1, 2, 3]], Needs())
+    assert torch.allclose(found.logits[-1], wanted[0, -1], atol=1e-3)
+    runner.detach()

@@ -139,6 +139,16 @@ def test_a_saved_beginning_is_restored_into_other_blocks(cache: BlockCache) -> N
     assert torch.equal(values, (1.0 + torch.arange(530)).bfloat16())
 
 
+def test_a_slot_lends_its_beginning(cache: BlockCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("draftwood.runner.block_cache._LENT", 200)
+    one, other = filled(cache, 600, 1.0), cache.open(1)
+    cache.lend(one, other, 530)
+    cache.release(one)
+    filled(cache, 600, -3.0)
+    assert cache.length(other) == 530
+    assert torch.equal(held(cache, [other])[0], 1.0 + torch.arange(530))
+
+
 def test_an_accepted_path_moves_over_the_end_of_a_block(cache: BlockCache) -> None:
     slot = filled(cache, BLOCK + 3, 0.0)
     cache.resize(slot, BLOCK - 2)  # the root is the last but one token of the block

@@ -1,5 +1,7 @@
 """CUDA graphs on a GPU: two models whose caches grow and whose forwards are recorded in turn."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import torch
 
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
+from draftwood.runner.cuda_graphs import CudaGraphs
 from draftwood.runner.runner import Runner
 from tests.factories.path_logits import path_logits, random_prompts, random_tree, worst
 from tests.factories.tiny_llama import VOCAB, tiny_llama
@@ -20,6 +23,62 @@ def check(runner: Runner, slot: int, text: list[int], rng: np.random.Generator) 
         tree = random_tree(rng, nodes, VOCAB)
         [rows] = runner.forward([slot], [tree], Needs())
         assert worst(rows, path_logits(runner.model, text, tree)) < _TOLERANCE
+
+
+@pytest.mark.parametrize("fails", ["", "warm", "record"])
+def test_workspaces_are_of_the_graphs_pool_and_streams_meet_again(
+    monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """On stand-ins: what is asked of CUDA, in order."""
+    asked: list[str] = []
+
+    class Stream:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def wait_stream(self, other: "Stream") -> None:
+            asked.append(f"{self.name} waits for {other.name}")
+
+    class Graph:
+        def replay(self) -> None:
+            asked.append("replay")
+
+    @contextmanager
+    def recording(*_: object, **__: object) -> Iterator[None]:
+        asked.append("begin")
+        yield
+        asked.append("end")
+
+    for name, stand_in in {
+        "Stream": lambda device: Stream("side"),
+        "current_stream": lambda: Stream("main"),
+        "CUDAGraph": Graph,
+        "graph": recording,
+        "stream": nullcontext,
+        "device": nullcontext,
+        "graph_pool_handle": object,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    monkeypatch.setattr(
+        torch._C, "_cuda_clearCublasWorkspaces", lambda: asked.append("clear"), raising=False
+    )
+
+    def forward() -> Any:
+        asked.append("forward")
+        if fails and ("begin" in asked) == (fails == "record"):
+            raise RuntimeError("no memory")
+
+    graphs = CudaGraphs(torch.device("cpu"))
+    expected = ["side waits for main", "forward", "forward", "clear", "begin", "forward", "end"]
+    if fails:
+        with pytest.raises(RuntimeError, match="no memory"):
+            graphs.record(forward)
+        expected = expected[: 2 if fails == "warm" else 6]
+    else:
+        graphs.record(forward)()
+        expected += ["replay"]
+    expected.insert(len(expected) - (not fails), "main waits for side")
+    assert asked == expected
 
 
 @pytest.mark.gpu

@@ -13,7 +13,7 @@ d), with d the total variation distance of p and q. Drafting further tokens, and
 their share in the sum of all keys, is not in the paper.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from draftwood.drafters._rollout.coupling_kernel import couple_with_kernel, kern
 from draftwood.drafters._rollout.draws import distribution
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
 from draftwood.protocols import Candidates, Expand
+from draftwood.sampling.device_draws import exponentials_at
+from draftwood.sampling.noise import RequestNoise
 
 
 def couple(
@@ -40,28 +42,71 @@ def couple(
         Candidates of positive probability for each query; ``logq`` is the log of a token's share in
         the sum of all keys.
     """
-    if asked and all(kernel_for(query, logits) for query, logits in asked):
+    if not asked:
+        return []
+    if all(kernel_for(query, logits) for query, logits in asked):
         return [
             _candidates(query, *couple_with_kernel(query, logits, vocabulary), vocabulary)
             for query, logits in asked
         ]
-    largest = [each for query, logits in asked for each in _largest(query, logits, vocabulary)]
-    found = downloaded(largest) if largest else []
+    depths = [sorted({query.tree.depths[node] for node in query.nodes}) for query, _ in asked]
+    variates = _variates([query for query, _ in asked], depths, vocabulary, asked[0][1].device)
+    largest = [
+        each
+        for (query, logits), different, own in zip(asked, depths, variates, strict=True)
+        for each in _largest(query, logits, different, own, vocabulary)
+    ]
+    found = downloaded(largest)
     return [
         _candidates(query, found[2 * i], found[2 * i + 1], vocabulary)
         for i, (query, _) in enumerate(asked)
     ]
 
 
+def _variates(
+    queries: Sequence[Expand],
+    depths: Sequence[Sequence[int]],
+    vocabulary: VocabularyMap,
+    device: torch.device,
+) -> Iterator[torch.Tensor]:
+    """The variates at some depths of each query, float64 ``[d, V]``.
+
+    On another device than the CPU those of several queries are made at once: that takes as many
+    operations as those of one.
+    """
+    size = len(vocabulary.of_token)
+    noises = [query.noise for query in queries if query.noise is not None]
+    assert len(noises) == len(queries)
+    if device.type == "cpu" or not all(isinstance(each, RequestNoise) for each in noises):
+        for noise, own in zip(noises, depths, strict=True):
+            yield noise.exponentials(own, size, device)
+        return
+    addresses = [
+        [noise.address(depth) for depth in own]
+        for noise, own in zip(noises, depths, strict=True)
+        if isinstance(noise, RequestNoise)
+    ]
+    yield from exponentials_at(addresses, size, device)
+
+
 def _largest(
-    query: Expand, logits: torch.Tensor, vocabulary: VocabularyMap
+    query: Expand,
+    logits: torch.Tensor,
+    different: Sequence[int],
+    variates: torch.Tensor,
+    vocabulary: VocabularyMap,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Outputs with the largest keys, int64 ``[m, k]``, and their shares, float32."""
-    assert query.noise is not None
+    """Outputs with the largest keys, int64 ``[m, k]``, and their shares, float32.
+
+    Args:
+        query: with its nodes.
+        logits: of the model after these, which are overwritten.
+        different: their depths.
+        variates: at these.
+        vocabulary: the model's.
+    """
     q = distribution(query, logits, vocabulary)
     depths = [query.tree.depths[node] for node in query.nodes]
-    different = sorted(set(depths))
-    variates = query.noise.exponentials(different, len(vocabulary.of_token), q.device)
     rows = vocabulary.of_outputs(variates)
     if len(different) > 1:
         rows = torch.stack([rows[different.index(depth)] for depth in depths])

@@ -254,7 +254,8 @@ class DraftRollout:
             sequence.features.append(features)
             sequence.waiting += features.shape[0]
             if sequence.waiting > _MAX_FEATURES:
-                self._compute_vectors([sequence])
+                # Those of the others are soon as many; one call takes hardly longer for all.
+                self._compute_vectors([*self._sequences.values()])
 
     def _compute_vectors(self, sequences: Sequence[_Sequence]) -> None:
         """Compute the vectors of all features that wait, in one call."""

@@ -114,12 +114,10 @@ class DraftLevels:
         """The nodes to ask a drafter about next that may gain most, best first, by headroom."""
         pool, price = self._pool, self._forecast.price
         parents, depths = pool.builder.parents, pool.builder.depths
+        # Only below nodes that were asked about, so at first it is the root alone.
+        below = (node for node in range(1, len(pool) if asked else 0) if parents[node] in asked)
         open_nodes = [
-            node
-            for node in range(len(pool))
-            if depths[node] < self._deepest
-            and node not in asked
-            and (node == ROOT or parents[node] in asked)
+            node for node in (ROOT, *below) if depths[node] < self._deepest and node not in asked
         ]
         found = {node: pool.headroom(node, price) for node in open_nodes if pool.path[node] > price}
         best = sorted(found, key=found.__getitem__, reverse=True)[: self._level]

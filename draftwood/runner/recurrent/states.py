@@ -1,5 +1,7 @@
 """The states of a model's recurrent layers, by slot, beside the KV cache."""
 
+import logging
+import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
@@ -8,6 +10,8 @@ import torch
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Snapshot
 from draftwood.runner.recurrent.forwards import ChunkForward, Place, TreeForward
+
+logger = logging.getLogger(__name__)
 
 _EVERY = 1024
 """Tokens of a prompt behind which its states are kept again, at the end of the next chunk."""
@@ -30,7 +34,6 @@ class RecurrentStates:
         device: the model's.
 
     Attributes:
-        forward: the forward that the model computes; None: it is not ours.
         prompts_differ: whether tokens leave other states as part of a prompt than decoded. Then the
             states behind an answer are not those of a prompt that has it as its beginning.
     """
@@ -42,16 +45,23 @@ class RecurrentStates:
         self._next: TreeForward | ChunkForward | None = None
         self._latest: dict[int, tuple[TreeForward, int]] = {}
         self._decoded: set[int] = set()
-        self.forward: TreeForward | ChunkForward | None = None
+        self._here = threading.local()
         self.prompts_differ = False
         # By slot and the text's length, of the slots whose states are kept.
         self._snapshots: dict[int, dict[int, Snapshot]] = {}
 
     @property
+    def forward(self) -> TreeForward | ChunkForward | None:
+        """The forward that the model computes on this thread; None: it is not ours."""
+        found: TreeForward | ChunkForward | None = getattr(self._here, "forward", None)
+        return found
+
+    @property
     def present(self) -> TreeForward | ChunkForward:
         """:attr:`forward`, inside of one."""
-        assert self.forward is not None
-        return self.forward
+        forward = self.forward
+        assert forward is not None
+        return forward
 
     @property
     def slot_bytes(self) -> int:
@@ -65,21 +75,28 @@ class RecurrentStates:
     def of(self, place: Place, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """The states of all slots, ``[slots, *shape]``."""
         found = self._tensors.get(place)
-        if found is None or len(found) < self._slots:
-            grown = torch.zeros((self._slots, *shape), dtype=dtype, device=self._device)
-            if found is not None:
-                grown[: len(found)] = found
-            self._tensors[place] = found = grown
+        if found is None:
+            found = torch.zeros((self._slots, *shape), dtype=dtype, device=self._device)
+            self._tensors[place] = found
         return found
 
     @torch.inference_mode()
     def open(self, slot: int) -> None:
-        """Begin a slot with states of zeros."""
+        """Begin a slot with states of zeros.
+
+        Raises:
+            Exception: there is no memory for it. The other slots are as they were.
+        """
         if slot >= self._slots:
-            self._slots = max(slot + 1, self._slots * 5 // 4)
+            slots = max(slot + 1, self._slots * 5 // 4)
+            for place, tensor in self._tensors.items():
+                if len(tensor) < slots:
+                    grown = tensor.new_zeros((slots, *tensor.shape[1:]))
+                    grown[: len(tensor)] = tensor
+                    self._tensors[place] = grown
+            self._slots = slots
         for tensor in self._tensors.values():
-            if slot < len(tensor):
-                tensor[slot] = 0
+            tensor[slot] = 0
 
     def release(self, slot: int) -> None:
         """Forget a slot; this takes no memory, of which a forward may just have run out."""
@@ -128,7 +145,10 @@ class RecurrentStates:
         if kept is None:
             return
         if length - max(kept, default=0) >= _EVERY or (ended and length not in kept):
-            kept[length] = self._snapshot(slot)
+            try:
+                kept[length] = self._snapshot(slot)
+            except (MemoryError, RuntimeError) as error:  # the prompt goes on without it
+                logger.warning("the states behind %d tokens are not kept: %s", length, error)
         _thin(kept)
 
     def savable(self, slot: int, length: int, cached: int) -> int:
@@ -194,7 +214,7 @@ class RecurrentStates:
             self._latest[slot] = (forward, i)
 
     def __enter__(self) -> None:
-        self.forward, self._next = self._next, None
+        self._here.forward, self._next = self._next, None
 
     def __exit__(
         self,
@@ -202,8 +222,8 @@ class RecurrentStates:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        forward, self.forward = self.forward, None
-        if isinstance(forward, TreeForward):
+        forward, self._here.forward = self.forward, None
+        if isinstance(forward, TreeForward) and kind is None:
             # It has a copy of what was kept of earlier nodes.
             forward.before.clear()
             if forward.kept and forward.padded_nodes:

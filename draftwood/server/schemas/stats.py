@@ -19,12 +19,12 @@ class Stats(msgspec.Struct, kw_only=True):
     ]
     price: Annotated[
         float | None,
-        Meta(description="least value, in tokens, of a node that is drafted; null: not weighed"),
+        Meta(description="least expected gain, in tokens, of a drafted node; null: not weighed"),
     ]
     prefix_queries: Annotated[int, Meta(description="prompt tokens of choices with a first token")]
     prefix_hits: Annotated[
         int,
-        Meta(description="those that were not computed: other texts or choices had them cached"),
+        Meta(description="those of them that were copied from other texts or choices"),
     ]
     request_steps: Annotated[
         int, Meta(description="steps after the prompt; one of a batch counts for each request")

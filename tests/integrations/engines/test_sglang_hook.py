@@ -12,11 +12,13 @@ import pytest
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines.environment import METHOD
+from draftwood.integrations.engines.sglang.batch import BatchDrafts
 from tests.integrations.engines.small_engine import VOCAB, follows, plain
 from tests.integrations.engines.small_scheduler import NODES, Scheduler, worker
 
 ALGORITHM = "draftwood.integrations.engines.sglang.algorithm"
 WORKER = "sglang.srt.speculative.ngram_worker"
+OWN_WORKER = "draftwood.integrations.engines.sglang.worker"
 
 
 class NGRAMWorker:
@@ -82,7 +84,7 @@ def hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[NGRAMWorker]]:
         "sglang.srt.speculative": {},
         "sglang.srt.speculative.spec_info": {"SpeculativeAlgorithm": object},
         "sglang.srt.speculative.spec_registry": {"CustomSpecAlgo": object},
-        WORKER: {"NGRAMWorker": Own},
+        WORKER: {"NGRAMWorker": Own, "NgramCorpus": object},
     }
     for name, content in contents.items():
         module = ModuleType(name)
@@ -93,6 +95,7 @@ def hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[NGRAMWorker]]:
         yield Own
     finally:
         sys.modules.pop(ALGORITHM, None)
+        sys.modules.pop(OWN_WORKER, None)
 
 
 @pytest.mark.usefixtures("hooked")
@@ -132,6 +135,30 @@ def test_ngram_drafts_with_draftwood(
     assert drafts.acceptance.accepted["adjacency"] > 0, "the rows were read"
     ngram.clear_cache_pool()
     assert (len(drafts), ngram.cleared) == (0, 1)
+
+
+@pytest.mark.usefixtures("hooked")
+def test_the_worker_of_draftwood_drafts_once_with_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(METHOD, "goose")
+    read: list[object] = []
+    verified = BatchDrafts.verified
+
+    def counted(drafts: BatchDrafts, result: Any) -> None:
+        read.append(drafts)
+        verified(drafts, result)
+
+    monkeypatch.setattr(BatchDrafts, "verified", counted)
+    model, own = follows(3), importlib.import_module(OWN_WORKER).DraftwoodWorker(overlap=False)
+    scheduler = Scheduler(own.forward_batch_generation, model, overlap=False)
+    reqs = scheduler.prefill({"r": [(7 + j * j) % VOCAB for j in range(12)]})
+    for _ in range(10):
+        scheduler.step()
+    found = [*reqs[0].output_ids]
+    assert len(found) >= 10
+    assert found == plain(model, [*reqs[0].origin_input_ids], len(found))
+    assert len(read) == 11, "once a forward"
+    own.clear_cache_pool()
+    assert own.cleared == 1
 
 
 def test_wrong_settings_end_the_start(

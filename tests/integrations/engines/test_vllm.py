@@ -15,7 +15,7 @@ from draftwood.costs.store import CostsKey
 from draftwood.errors import DraftwoodError
 from draftwood.files import write_json
 from draftwood.integrations.engines.environment import COSTS, METHOD
-from draftwood.integrations.engines.texts import TextIds
+from draftwood.integrations.engines.texts import Text, TextIds
 from draftwood.integrations.engines.vllm import Proposer
 from tests.integrations.engines.small_engine import CONTEXT, VOCAB, Letters, Next, follows, plain
 
@@ -95,6 +95,22 @@ def test_a_text_that_is_not_seen_for_long_is_forgotten() -> None:
     assert ids.ended() == [second.id]
     assert ids.ended() == []
     assert len(ids) == 1
+
+
+def test_texts_with_one_end_are_told_apart() -> None:
+    ids, end = TextIds(), np.arange(100, 140, dtype=np.int32)
+    texts = [np.array([first, *end], dtype=np.int32) for first in (1, 2, 1)]
+    begun = [each.id for each in ids.recognised(texts, [1, 1, 1])]
+    assert len(set(begun)) == 3
+    longer = [np.array([*text, 7, 8], dtype=np.int32) for text in (texts[1], texts[0], texts[2])]
+    found = ids.recognised(longer, [2, 2, 2])
+    assert [each.known for each in found] == [41, 41, 41]
+    assert [each.id for each in found] == [begun[1], begun[0], begun[2]]
+    for _ in range(100):  # they outgrow what is kept of them
+        longer = [np.array([*text, 9], dtype=np.int32) for text in longer]
+        assert ids.recognised(longer, [1, 1, 1]) == [
+            Text(each.id, len(longer[0]) - 1) for each in found
+        ]
 
 
 def test_rows_whose_prompts_are_being_read_get_nothing() -> None:

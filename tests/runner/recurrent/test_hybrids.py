@@ -1,6 +1,7 @@
 """Models with recurrent layers: trees, batches, commits and draft models as on other models."""
 
 import copy
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +25,7 @@ from draftwood.runner.recurrent.mixers import _names, find_mixers
 from draftwood.runner.runner import Runner
 from draftwood.tree import TokenTree, tree_of
 from tests.factories.eagle3_heads import tiny_head
+from tests.factories.given_costs import drafting_pays
 from tests.factories.hybrid_families import FEW, HYBRIDS, SMALL, VOCAB, hybrid, known
 from tests.factories.model_families import FAMILIES
 from tests.factories.path_logits import greedy_tokens, random_prompts, random_tree
@@ -36,6 +38,88 @@ ALL = [
 CLOSE = 1e-4
 """Of float32 logits, relative to the largest one."""
 NOTHING = Needs()
+
+
+@pytest.mark.skipif("granitemoehybrid" not in HYBRIDS, reason="not in this transformers")
+def test_a_hybrid_class_without_recurrent_layers_is_a_plain_model() -> None:
+    """As Granite 4's dense models are."""
+    made: Any = CONFIG_MAPPING["granitemoehybrid"]
+    dense = {
+        "num_hidden_layers": 2,
+        "layer_types": ["full_attention"] * 2,
+        "num_local_experts": 0,
+        "shared_intermediate_size": 64,
+        "position_embedding_type": "rope",
+    }
+    config = made(**(SMALL | dense))
+    torch.manual_seed(3)
+    automatic: Any = AutoModelForCausalLM
+    model = automatic.from_config(config).eval()
+    [prompt] = random_prompts(np.random.default_rng(0), [20], VOCAB)
+    wanted = greedy_tokens(model, torch.tensor([prompt]), 24)[len(prompt) :]
+    runner = attach(model)
+    assert runner.recurrent is None
+    [done] = Engine(runner, "goose:budget=8").generate([Request(prompt, 24, eos=())])
+    assert list(done.tokens) == wanted
+    runner.detach()
+
+
+def test_a_request_without_memory_for_its_state_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = attach(HYBRIDS["qwen3_5_text"](), self_test=False)
+    assert runner.recurrent is not None
+    engine, prompts = Engine(runner, "ar"), random_prompts(np.random.default_rng(1), [9] * 4, VOCAB)
+    alone = [engine.generate([Request(each, 12, eos=())])[0].tokens for each in prompts]
+    numbers = [engine.add(Request(each, 12, eos=())) for each in prompts[:2]]
+    engine.step()
+    real, full = torch.Tensor.new_zeros, True
+
+    def zeros(like: torch.Tensor, size: Any, **named: Any) -> torch.Tensor:
+        if full and isinstance(size, tuple) and like.shape[1:] == tuple(size[1:]):
+            raise torch.OutOfMemoryError("no memory for another slot")
+        return real(like, size, **named)
+
+    monkeypatch.setattr(torch.Tensor, "new_zeros", zeros)
+    numbers += [engine.add(Request(each, 12, eos=())) for each in prompts[2:]]
+    done: dict[int, tuple[int, ...]] = {}
+    waited = False
+    while engine.busy:
+        waited |= engine.running == 2 and engine.waiting > 0
+        for event in engine.step():
+            if isinstance(event, Finished):
+                done[event.request_id] = event.completion.checked().tokens
+    assert waited
+    assert [done[number] for number in numbers] == alone
+    runner.detach()
+
+
+def test_another_thread_may_run_the_model_between_two_layers() -> None:
+    """A plain call beside a forward of ours has its own states, and ours keeps its own."""
+    model = HYBRIDS["qwen3_5_text"]()
+    runner = attach(model, self_test=False)
+    mine, other = random_prompts(np.random.default_rng(2), [30, 17], VOCAB)
+    engine = Engine(runner, "goose:budget=8")
+    alone = engine.generate([Request(mine, 8, eos=())])[0].tokens
+    with torch.no_grad():
+        wanted = model(torch.tensor([other])).logits
+    found: list[torch.Tensor] = []
+
+    def plain() -> None:
+        with torch.no_grad():
+            found.append(model(torch.tensor([other])).logits)
+
+    def beside(*_: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            thread = threading.Thread(target=plain)
+            thread.start()
+            thread.join()
+
+    layer = next(each.module for each in find_mixers(model))
+    with layer.register_forward_pre_hook(beside):
+        tokens = engine.generate([Request(mine, 8, eos=())])[0].tokens
+    assert tokens == alone
+    assert len(found) > 1
+    assert all(torch.allclose(each, wanted, atol=1e-5) for each in found)
+    runner.detach()
 
 
 @torch.no_grad()
@@ -193,7 +277,9 @@ def head_for_hybrids() -> Any:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_head_drafts_for_a_model_with_recurrent_layers(name: str) -> None:
+def test_a_head_drafts_for_a_model_with_recurrent_layers(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ids, head = [5, 9, 13, 7, 22, 5, 9], head_for_hybrids()
     runner = attach(HYBRIDS[name]())
     request = Request(ids, max_new_tokens=16, eos=())
@@ -201,6 +287,11 @@ def test_a_head_drafts_for_a_model_with_recurrent_layers(name: str) -> None:
     for drafts in ("eagle3:budget=8", "auto"):
         found = Engine(runner, method(drafts, head=head)).generate([request] * 2)
         assert [each.tokens for each in found] == [wanted.tokens] * 2
+        if drafts == "auto":  # whatever it has measured
+            drafting_pays(monkeypatch)
+            found = Engine(runner, method(drafts, head=head)).generate([request] * 2)
+            assert [each.tokens for each in found] == [wanted.tokens] * 2
+        assert sum(each.tally.drafted_by_source["draft"] for each in found) > 0
     runner.detach()
 
 
@@ -219,6 +310,8 @@ def test_every_method_decodes_as_plainly(drafts: str) -> None:
         wanted = Engine(runner, method("ar")).generate(requests)
         found = Engine(runner, method(drafts, **options)).generate(requests)
     assert [each.tokens for each in found] == [each.tokens for each in wanted]
+    if "head" in options:
+        assert sum(each.tally.drafted for each in found) > 0
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -235,6 +328,7 @@ def test_greedy_tokens_are_those_of_generate(name: str) -> None:
         engine = Engine(runner, method(drafts), max_batch=2)
         found = engine.generate([Request(ids, max_new_tokens=20, eos=()) for ids in prompts])
         assert [list(each.tokens) for each in found] == wanted
+        assert drafts == "auto" or sum(each.tally.accepted for each in found) > 0
     # Plain generate is what it was, attached and detached.
     ids = torch.tensor([prompts[0]])
     assert greedy_tokens(model, ids, 8)[ids.shape[1] :] == wanted[0][:8]
@@ -258,6 +352,7 @@ def test_long_answers_are_those_of_generate(name: str, drafts: str) -> None:
         engine = Engine(runner, method(drafts, **options), max_batch=4)
         found = engine.generate([Request(ids, max_new_tokens=128, eos=()) for ids in prompts])
     assert [list(each.tokens) for each in found] == wanted
+    assert drafts == "auto" or sum(each.tally.accepted for each in found) > 0
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -336,11 +431,15 @@ def test_a_recurrent_draft_model_drafts_for_a_recurrent_target(drafts: str, samp
     assert list(found.tokens) == list(wanted.tokens)
     assert found.tally.steps < 16
     if sampled:
-        sampling = replace(plain.sampling, temperature=1.0, seed=3)
-        [other] = Engine(runner, method(drafts, draft=draft)).generate(
-            [replace(plain, sampling=sampling)]
-        )
+        warm = replace(plain, sampling=replace(plain.sampling, temperature=1.0, seed=3))
+        chosen = method(drafts, draft=draft)
+        [other] = Engine(runner, chosen).generate([warm])
         assert len(other.tokens) == 16
+        assert other.tally.accepted > 0
+        assert chosen.same_tokens(1.0) == (drafts in ("sd", "talon"))
+        if chosen.same_tokens(1.0):
+            [wanted] = Engine(runner, method("ar")).generate([warm])
+            assert other.tokens == wanted.tokens
     runner.detach()
 
 
@@ -360,6 +459,7 @@ def test_a_step_on_a_device_waits_once(name: str) -> None:
     requests = [Request(ids, max_new_tokens=14, eos=()) for ids in ([5, 9, 13, 7] * 3, [5, 6])]
     with attached(HYBRIDS[name]()) as runner:
         done = Engine(runner, method("goose:budget=8")).generate(requests)
+        assert sum(each.tally.accepted for each in done) > 0
         wanted = {i: each.tokens for i, each in enumerate(done)}
     steps, found = 0, {}
     model = HYBRIDS[name]()

@@ -154,6 +154,36 @@ def test_the_states_that_are_restored_decide(monkeypatch: pytest.MonkeyPatch) ->
     runner.detach()
 
 
+def test_a_state_that_cannot_be_kept_ends_no_prompt(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("no memory for a snapshot")
+
+    runner = attached("qwen3_5_text")
+    engine, plain = Engine(runner, "goose:budget=8", prefix_cache="10MB"), Engine(runner, "ar")
+    monkeypatch.setattr(RecurrentStates, "_snapshot", full)
+    prompt, other = texts(0, 40, 30)
+    assert answer(engine, prompt) == answer(plain, prompt)
+    assert "no memory for a snapshot" in caplog.text
+    assert answer(engine, [*prompt, *other]) == answer(plain, [*prompt, *other])
+    assert taken(engine) == 0
+    runner.detach()
+
+
+def test_the_newest_states_of_a_long_text_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all of them take more than there may be."""
+    monkeypatch.setattr(states, "_EVERY", 32)
+    runner = attached("qwen3_5_text", chunk=32)
+    [prompt] = texts(0, 130)
+    whole = (len(prompt) + NEW) * (8 + runner.info.token_bytes)
+    engine = Engine(runner, "ar", prefix_cache=whole + 2 * runner.info.slot_bytes)
+    first = answer(engine, prompt)
+    assert answer(engine, [*prompt, *first]) == answer(Engine(runner, "ar"), [*prompt, *first])
+    assert taken(engine) == len(prompt) + NEW - 1
+    runner.detach()
+
+
 def test_several_answers_to_one_prompt_share_it() -> None:
     runner = attached("granitemoehybrid")
     [prompt] = texts(1, 50)
@@ -309,7 +339,7 @@ def test_saved_tokens_know_where_a_slot_can_begin() -> None:
     runner = attached("lfm2")
     assert runner.remembered_bytes == states.MOST_SNAPSHOTS * runner.info.slot_bytes
     [text] = texts(4, 24)
-    slot, other, third = (runner.open(40) for _ in range(3))
+    slot, other, third, fourth = (runner.open(40) for _ in range(4))
     needs = Needs()
     runner.remember(slot)
     runner.prefill_piece([slot], [text[:-1]], needs, [24])
@@ -320,9 +350,11 @@ def test_saved_tokens_know_where_a_slot_can_begin() -> None:
     assert saved.bytes == sum(each.nbytes for each in saved.tensors) + 2 * runner.info.slot_bytes
     runner.restore(other, saved, 23)
     runner.restore(third, saved, 24)
-    first, shorter, same = (
-        runner.prefill([each], [[5]], needs)[0].logits for each in (slot, other, third)
+    runner.lend(slot, fourth, 24)
+    first, shorter, same, lent = (
+        runner.prefill([each], [[5]], needs)[0].logits for each in (slot, other, third, fourth)
     )
     assert torch.equal(first, same)
+    assert torch.equal(first, lent)
     assert not torch.equal(first, shorter)
     runner.detach()

@@ -106,16 +106,19 @@ def register_algorithm() -> None:
 def hook_ngram() -> None:
     """Let ``--speculative-algorithm NGRAM`` draft with Draftwood.
 
-    What SGLang decides by that name, such as LoRA, stays as it is.
+    What SGLang decides by that name, such as LoRA, stays as it is. The worker of ``DRAFTWOOD``
+    extends that of NGRAM, and keeps its own drafts.
     """
     place = "sglang.srt.speculative.ngram_worker.NGRAMWorker"
 
     def make(original: Callable[..., Any], worker: Any, *given: Any, **named: Any) -> None:
         """Make the drafts at once, so that a wrong setting ends the start."""
         from draftwood.integrations.engines.sglang.batch import batch_drafts_of
+        from draftwood.integrations.engines.sglang.worker import DraftwoodWorker
 
         original(worker, *given, **named)
-        worker.draftwood = batch_drafts_of(worker)
+        if not isinstance(worker, DraftwoodWorker):
+            worker.draftwood = batch_drafts_of(worker)
 
     def prepare(original: Callable[..., Any], worker: Any, batch: Any) -> Any:  # noqa: ARG001
         return worker.draftwood.prepared(batch)
@@ -127,14 +130,16 @@ def hook_ngram() -> None:
         """
 
     def flush(original: Callable[..., Any], worker: Any) -> Any:
-        worker.draftwood.clear()
+        if hasattr(worker, "draftwood"):
+            worker.draftwood.clear()
         return original(worker)
 
     def forward(
         original: Callable[..., Any], worker: Any, batch: Any, *given: Any, **named: Any
     ) -> Any:
         result = original(worker, batch, *given, **named)
-        worker.draftwood.verified(result)
+        if hasattr(worker, "draftwood"):
+            worker.draftwood.verified(result)
         return result
 
     for name, hook in (

@@ -11,20 +11,21 @@ from tests.factories.command_line import run
 
 def test_figures_of_every_method_and_concurrency(tmp_path: Path, checkpoint: str) -> None:
     argv = ["throughput", "--prompts", two_sets(tmp_path), "--model", checkpoint]
-    argv += ["--methods", "pld", "--concurrency", "2,1", "--max-new-tokens", "8"]
+    argv += ["--methods", "pld", "--concurrency", "2,1", "--max-new-tokens", "32"]
     code, out, err = run(*argv, "--json", str(tmp_path / "out.json"))
     assert code == 0, err
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["complete"] is True
     assert found["provenance"]["settings"]["concurrency"] == [2, 1]
     assert list(found["methods"]) == ["ar", "pld"]
-    for rows in found["methods"].values():
+    for name, rows in found["methods"].items():
         assert [each["concurrency"] for each in rows] == [2, 1]
         for each in rows:
             assert each["identical"] == each["all"]["requests"] == 3
-            assert each["all"]["output_tokens"] <= 4 * 8
+            assert each["all"]["output_tokens"] <= 4 * 32
             assert set(each["by_category"]) == {"code", "chat"}
             assert each["ttft_ms"]["p50"] <= each["latency_ms"]["p99"]
+            assert (each["all"]["mean_acceptance_length"] > 1) == (name == "pld")
     assert json.loads(out)["concurrency"] == [2, 1]
     assert "acceptance length" in err
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import torch
 from click.testing import CliRunner
 
 import draftwood
-from draftwood.cli import _tune_tables
+from draftwood.cli import _timed_steps, _tune_tables
 from draftwood.cli._timed_steps import Check, TimedStep, _timed, check, run_steps
 from draftwood.cli.tune import memory_of, tune, verdict
 from draftwood.costs import store
@@ -211,17 +211,21 @@ def test_a_step_has_the_tokens_of_all_its_trees() -> None:
     assert _timed(stats, cached=9, seconds=1.0).tokens == 4
 
 
-def test_steps_say_what_they_were() -> None:
+def test_steps_say_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each step reads the clock three times: it stops in the first batch, where requests have room.
+    ticks = count()
+    monkeypatch.setattr(_timed_steps, "perf_counter", lambda: float(next(ticks)))
     target = MarkovTarget(context_limit=512)
     prompt = [1, 5, 2, 7] * 4
     spelt = "sd:budget=2:draft=x"
-    found = run_steps(target, FakeHost(target.info), spelt, prompt, 2, 0.0)
+    found = run_steps(target, FakeHost(target.info), spelt, prompt, 2, 31.0)
+    assert len(found) > 4
     assert not target.cached
-    for step in found[:-2]:
+    for step in found:
         assert step.batch == 2
         assert step.tokens == 6
         assert step.levels == (2, 2)
-        assert 0.0 < step.target < step.seconds
+        assert 0.0 < step.target < step.seconds == 1.0
     # Each step caches its roots and accepted nodes; the first one, with the prefill, is left out.
     contexts = [2 * len(prompt), *(step.context for step in found)]
     assert all(2 <= b - a <= 6 for a, b in pairwise(contexts))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from draftwood.drafters.adjacency import live, native
 from draftwood.drafters.adjacency.drafter import Adjacency, AdjacencyTables
 from draftwood.drafters.adjacency.live import LiveTable
+from draftwood.kernels.compiled import _command
 from draftwood.policies.auto.features import COPIED, NEURAL, SOURCES, TABLE, coding, copied_codes
 from draftwood.policies.auto.forecast import Predictor
 from draftwood.policies.auto.policy import Auto
@@ -37,7 +38,11 @@ from tests.factories.prepared_tables import prepared_table, random_rows
 V = 12
 HOST = FakeHost(TargetInfo(V, 64, 1, 8, torch.device("cpu"), torch.float32))
 
-pytestmark = pytest.mark.skipif(native.functions() is None, reason="needs a C++ compiler")
+pytestmark = pytest.mark.skipif(_command() is None, reason="needs a C++ compiler")
+
+
+def test_with_a_compiler_there_are_functions() -> None:
+    assert native.functions() is not None
 
 
 def ranked(rng: np.random.Generator, n: int, k: int, apart: int = 1) -> TargetOutput:

@@ -31,7 +31,7 @@ from draftwood.tree import ROOT
 from tests.drafters.enumerated_marginals import largest_difference, marginals_of
 from tests.drafters.expand_and_check import Text, drive
 from tests.drafters.small_target import VOCAB as FEW
-from tests.drafters.small_target import check_tokens, model_check, small_target
+from tests.drafters.small_target import check_law, check_tokens, model_check, small_target
 from tests.factories.markov_target import FakeHost
 from tests.factories.masked_models import save_pard
 from tests.factories.model_families import FAMILIES, VOCAB
@@ -287,8 +287,7 @@ def test_the_settings_get_the_model_from_the_host() -> None:
 def test_the_tokens_are_those_of_plain_decoding(
     small: Runner, tmp_path: Path, name: str, max_batch: int
 ) -> None:
-    least = 0 if name == "auto" else 3
-    check_tokens(small, f"{name}:draft={pard(tmp_path)}", max_batch, least)
+    check_tokens(small, f"{name}:draft={pard(tmp_path)}", max_batch)
 
 
 def test_a_model_that_knows_the_target_has_its_first_tokens_accepted(
@@ -321,9 +320,7 @@ def test_the_tokenizer_may_be_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["traversal", "specinfer"])
 def test_the_distribution_is_the_targets(small: Runner, tmp_path: Path, name: str) -> None:
     chosen = method(f"{name}:drafter=pard:draft={pard(tmp_path)}")
-    found = model_check(small).check_sampled(name, chosen, 600)
-    assert found.passed, str(found)
-    assert found.accepted > 100
+    check_law(small, chosen)
 
 
 def test_a_wrong_q_is_found(small: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

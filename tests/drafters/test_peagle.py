@@ -30,7 +30,7 @@ from tests.drafters.decoded_text import DecodedText
 from tests.drafters.enumerated_marginals import largest_difference, marginals_of
 from tests.drafters.expand_and_check import drive
 from tests.drafters.small_target import VOCAB as FEW
-from tests.drafters.small_target import check_tokens, model_check, small_target
+from tests.drafters.small_target import check_law, check_tokens, model_check, small_target
 from tests.factories.eagle3_equations import LAYERS, H, Reference, Variant, written
 from tests.factories.tiny_llama import VOCAB as V
 from tests.factories.tiny_llama import tiny_llama
@@ -300,16 +300,13 @@ def few(directory: Path, tokens: int = FEW) -> str:
 def test_the_tokens_are_those_of_plain_decoding(
     small: Runner, tmp_path: Path, name: str, max_batch: int
 ) -> None:
-    least = 0 if name == "auto" else 3
-    check_tokens(small, f"{name}:drafter=peagle:head={few(tmp_path)}", max_batch, least)
+    check_tokens(small, f"{name}:drafter=peagle:head={few(tmp_path)}", max_batch)
 
 
 @pytest.mark.parametrize("name", ["traversal", "specinfer"])
 def test_the_distribution_is_the_targets(small: Runner, tmp_path: Path, name: str) -> None:
     chosen = method(f"{name}:drafter=peagle:head={few(tmp_path)}")
-    found = model_check(small).check_sampled(name, chosen, 600)
-    assert found.passed, str(found)
-    assert found.accepted > 100
+    check_law(small, chosen)
 
 
 def test_a_wrong_q_is_found(small: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,14 +14,16 @@ from draftwood.engine import draft_dtype
 from draftwood.engine.draft_dtype import load_draft, load_in, multiplies_bfloat16
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
-from draftwood.engine.request import Request
+from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
+from draftwood.models import DTYPES, Loaded
 from draftwood.protocols import DraftDtype
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.sampler import SamplingParams
 from tests.factories.eagle3_heads import tiny_config
+from tests.factories.given_costs import drafting_pays
 from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 CPU = torch.device("cpu")
@@ -170,19 +172,40 @@ def test_an_object_keeps_its_format(target: Runner) -> None:
 @pytest.mark.parametrize("name", ["sd", "dynatree", "auto", "traversal", "specinfer"])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_drafts_of_any_format_decode(
-    name: str, temperature: float, target: Runner, tmp_path: Path
+    name: str,
+    temperature: float,
+    target: Runner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tiny_llama(seed=1, layers=1).save_pretrained(tmp_path)
+    drafting_pays(monkeypatch)
+    loaded: list[torch.dtype] = []
+
+    def noted(*given: Any) -> Loaded:
+        found = load_draft(*given)
+        loaded.append(found.model.dtype)
+        return found
+
+    monkeypatch.setattr("draftwood.engine.host.load_draft", noted)
+    draft, other = tiny_llama(), tiny_llama(seed=1)
+    with torch.no_grad():  # it agrees with the target for the most part
+        for weight, far in zip(draft.parameters(), other.parameters(), strict=True):
+            weight.lerp_(far, 0.1)
+    draft.save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
     sampling = SamplingParams(temperature=temperature, seed=5)
-    plain = _tokens(target, "ar", sampling)
+    plain = _decoded(target, "ar", sampling).tokens
     for dtype in ("float32", "bfloat16"):
-        found = _tokens(target, f"{name}:draft={tmp_path}:draft.dtype={dtype}", sampling)
-        assert len(found) == len(plain) == 24
+        found = _decoded(target, f"{name}:draft={tmp_path}:draft.dtype={dtype}", sampling)
+        assert loaded.pop() == DTYPES[dtype]
+        assert not loaded
+        assert found.tally.draft_calls > 0
+        assert found.tally.accepted > 0
+        assert len(found.tokens) == len(plain) == 24
         if temperature == 0 or name not in ("traversal", "specinfer"):
-            assert found == plain
+            assert found.tokens == plain
 
 
-def _tokens(target: Runner, text: str, sampling: SamplingParams) -> list[int]:
+def _decoded(target: Runner, text: str, sampling: SamplingParams) -> Completion:
     [done] = Engine(target, method(text)).generate([Request([3, 1, 4], 24, sampling, eos=())])
-    return [int(token) for token in done.checked().tokens]
+    return done.checked()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.request import Delta, Finished, Request, Stepped
+from draftwood.engine.request import Completion, Delta, Finished, Request, Stepped
 from draftwood.engine.stats import Tally
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
@@ -42,11 +42,16 @@ def decode(target: MarkovTarget, name: str, request: Request) -> tuple[int, ...]
     return engine_of(target, name).generate([request])[0].tokens
 
 
+def drafts_were_accepted(name: str, done: Sequence[Completion]) -> bool:
+    """Whether some were, or the method drafts nothing."""
+    return (sum(each.tally.accepted for each in done) > 0) == (name != "ar")
+
+
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize(
     ("seed", "count", "context", "reason"),
     [
-        *((0, count, 256, "length") for count in (1, 2, 3, 60)),
+        *((7, count, 256, "length") for count in (1, 2, 3, 60)),
         *(pytest.param(seed, 60, 256, "length", marks=pytest.mark.slow) for seed in (1, 2)),
         (0, 100, 30, "context"),
         (0, 50, 256, "eos"),
@@ -62,6 +67,7 @@ def test_greedy_tokens_and_their_end_are_those_of_plain_decoding(
     completion = engine_of(target, name).generate([Request(PROMPT, count, eos=eos)])[0]
     assert completion.tokens == plain[:end]
     assert completion.reason == reason
+    assert end < 60 or drafts_were_accepted(name, [completion])
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -86,9 +92,11 @@ def test_penalties_follow_each_path(name: str) -> None:
         repetition_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.2, banned_tokens=(3,)
     )
     request = Request(PROMPT, max_new_tokens=40, sampling=sampling)
-    target = MarkovTarget()
+    target = MarkovTarget(seed=7)
     plain = decode(target, "ar", request)
-    assert decode(target, name, request) == plain
+    done = engine_of(target, name).generate([request])
+    assert done[0].tokens == plain
+    assert drafts_were_accepted(name, done)
     assert 3 not in plain
     assert plain != target.greedy(PROMPT, 40)
 
@@ -103,6 +111,7 @@ def test_batch_mates_do_not_matter(name: str) -> None:
     together = engine_of(target, name, max_batch=3).generate(requests)
     alone = [decode(target, name, request) for request in requests]
     assert [c.tokens for c in together] == alone
+    assert drafts_were_accepted(name, together)
     assert not target.cached, "every slot is given back"
 
 

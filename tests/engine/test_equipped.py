@@ -170,8 +170,10 @@ def test_an_engine_drafts_with_the_table_from_the_first_step(table: str) -> None
     host = PricedHost(target, tiny_tokenizer(), COSTS)
     engine = Engine(target, "auto:shipped=table", host=host)
     steps = [e.stats for e in engine.stream([Request(PROMPT, 8)]) if isinstance(e, Stepped)]
-    trees = [step.tree for step in steps]
-    assert any(tree.child(0, (tree.tokens[0] + 1) % VOCAB) is not None for tree in trees)
+    tree = steps[0].tree
+    child = tree.child(0, (int(tree.tokens[0]) + 1) % VOCAB)
+    assert child is not None
+    assert tree.sources[child] == "adjacency"
     plain = Engine(target, "ar", host=host).generate([Request(PROMPT, 8)])[0].tokens
     assert engine.generate([Request(PROMPT, 8)])[0].tokens == plain
 

@@ -332,6 +332,37 @@ def test_penalties_and_biases_go_with_a_grammar() -> None:
     assert "ban fewer tokens or check the logits processors" in str(done.error)
 
 
+A, B = tiny_tokenizer()("ab")["input_ids"]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"frequency_penalty": 2.0},
+        {"frequency_penalty": 1.0, "presence_penalty": 0.5, "repetition_penalty": 1.5},
+        {"logit_bias": {A: -3.0, B: 3.0}},
+    ],
+)
+def test_penalties_and_biases_change_a_text_within_its_grammar(
+    change: dict[str, Any], temperature: float
+) -> None:
+    free = Grammar.regex("[ab]{24}")
+
+    def done(name: str, **changed: Any) -> Completion:
+        params = SamplingParams(temperature, seed=1, **changed)
+        [found] = engine(name).generate([Request("x", 30, params, eos={EOS}, grammar=free)])
+        assert re.fullmatch("[ab]{24}", found.checked().text)
+        return found
+
+    plain = done("ar", **change)
+    assert plain.text != done("ar").text
+    for name in ("auto", "goose"):
+        found = done(name, **change)
+        assert found.text == plain.text
+        assert found.tally.accepted > 0
+
+
 @pytest.mark.parametrize(
     ("name", "temperature"),
     [

@@ -37,6 +37,7 @@ def test_they_are_those_of_the_raw_logits(name: str, temperature: float) -> None
     completion = ended.completion
     found = completion.logprobs
     assert len(found) == 40
+    assert (completion.tally.accepted > 0) == (name != "ar")
     wanted = expected(target, [*PROMPT, *completion.tokens], 3)
     for one, other in zip(found, wanted, strict=True):
         assert one.token == other.token

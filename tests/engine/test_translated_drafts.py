@@ -5,6 +5,7 @@ that reads the right text and proposes the right tokens is always right.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,13 @@ from draftwood.engine.vocabulary import Vocabulary, translation_of
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.model import ModelCheck
 from draftwood.methods import method
-from draftwood.protocols import Expand, Outcome, Prefill, Translation
+from draftwood.protocols import Candidates, Expand, Outcome, Prefill, Translation
 from draftwood.runner.attach import attach
 from draftwood.runner.runner import Runner
 from draftwood.sampling.noise import RequestNoise
 from draftwood.sampling.sampler import SamplingParams
 from draftwood.tree import ROOT, Draw, TreeBuilder
+from tests.factories.given_costs import drafting_pays
 from tests.factories.path_logits import plain_logits
 from tests.factories.small_tokenizers import byte_level, metaspace, named_ids
 from tests.factories.text_models import TextHost, TextModel
@@ -67,6 +69,11 @@ def permuted(model: Any) -> Any:
     for module in (model.get_input_embeddings(), model.get_output_embeddings()):
         module.weight[:] = module.weight[order].clone()
     return model
+
+
+@pytest.fixture(autouse=True)
+def _given_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    drafting_pays(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +123,11 @@ def decoded(
     return [done.checked() for done in engine.generate(requests)]
 
 
+def with_model(done: list[Completion]) -> bool:
+    """Whether the draft model was asked, and tokens were drafted."""
+    return all(each.tally.draft_calls > 0 and each.tally.drafted > 0 for each in done)
+
+
 METHODS = ["sd", "talon", "dynatree", "fixed-tree", "opt-tree", "goose:adjacency=model", "auto"]
 SAMPLED = ["traversal", "block", "specinfer", "goose-sampled", "mixed"]
 
@@ -128,18 +140,32 @@ def test_greedy_tokens_are_those_of_plain_decoding(
     plain = [done.tokens for done in decoded(target, "ar")]
     found = decoded(target, f"{name}:draft={other}", max_batch=max_batch)
     assert [done.tokens for done in found] == plain
+    assert with_model(found)
+
+
+@pytest.mark.parametrize("name", [*METHODS, *SAMPLED])
+def test_drafts_that_are_often_right_are_accepted(target: Runner, near: str, name: str) -> None:
+    found = decoded(target, f"{name}:draft={near}")
+    assert [done.tokens for done in found] == [done.tokens for done in decoded(target, "ar")]
+    assert with_model(found)
+    for done in found:
+        assert 0 < done.tally.accepted < done.tally.drafted
 
 
 @pytest.mark.parametrize("name", ["sd", "talon", "goose:adjacency=model", "traversal"])
 def test_texts_with_gaps_change_no_token(target: Runner, gaps: str, name: str) -> None:
     plain = [done.tokens for done in decoded(target, "ar")]
-    assert [done.tokens for done in decoded(target, f"{name}:draft={gaps}")] == plain
+    found = decoded(target, f"{name}:draft={gaps}")
+    assert [done.tokens for done in found] == plain
+    assert with_model(found)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_sampled_tokens_are_those_of_plain_decoding(target: Runner, other: str, name: str) -> None:
     plain = [done.tokens for done in decoded(target, "ar", 0.9)]
-    assert [done.tokens for done in decoded(target, f"{name}:draft={other}", 0.9)] == plain
+    found = decoded(target, f"{name}:draft={other}", 0.9)
+    assert [done.tokens for done in found] == plain
+    assert with_model(found)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
@@ -303,12 +329,27 @@ def test_a_text_that_is_read_with_gaps_gives_wrong_drafts(monkeypatch: pytest.Mo
     assert wrong_steps(outcomes_of("sd:budget=3")) > 3
 
 
-def test_a_level_is_timed_with_tokens_that_are_drafted(target: Runner, gaps: str) -> None:
+def test_a_level_is_timed_with_tokens_that_are_drafted(
+    target: Runner, gaps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = ModelHost(target, OURS)
     model, translation = host.model(gaps, "float32")
+    assert translation is not None
     drafter = ModelDrafter(model, host.info, translation)
+    read: set[int] = set()
+    expand = drafter.expand
+
+    def noted(slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
+        for query in queries:
+            read.update(query.tree.tokens[node] for node in query.nodes if node != ROOT)
+        return expand(slots, queries)
+
+    monkeypatch.setattr(drafter, "expand", noted)
     grid = Grid((1, 4), (16,), seconds=0.1)
     assert {found.tokens for found in measure_levels(drafter, "draft", target, grid)} == {1, 4}
+    assert len(read) >= 4
+    assert read <= set(translation.to_target.tolist())
+    assert not set(range(4)) & set(translation.to_target.tolist()), "any tokens would not do"
 
 
 def test_users_are_told_once_which_share_is_drafted(

@@ -11,10 +11,12 @@ from transformers import AutoModelForCausalLM
 
 import draftwood
 from draftwood.drafters.eagle3.head import Eagle3Head
+from draftwood.engine.request import Completion
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate
 from draftwood.runner.attached_models import find_attached
 from tests.factories.eagle3_heads import tiny_config
+from tests.factories.given_costs import drafting_pays
 from tests.factories.tiny_llama import VOCAB, save_tiny, tiny_llama, tiny_tokenizer
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
@@ -106,9 +108,12 @@ def test_a_draft_that_is_a_target_too() -> None:
 
 
 def padded(rows: int, **made: Any) -> Any:
-    """A tiny model with another length of its tables, likely to say what the first rows mean."""
+    """A tiny model with another length of its tables, which often says tokens of the rest."""
     model = tiny_llama(**made)
     model.resize_token_embeddings(rows)
+    with torch.no_grad():
+        head = model.lm_head.weight
+        head[VOCAB:] = 1.1 * head[: rows - VOCAB]
     return model
 
 
@@ -117,14 +122,20 @@ SIZES = [(384, 320), (320, 384), (320, 260), (260, 320)]
 
 @pytest.mark.parametrize(("target_rows", "draft_rows"), SIZES)
 @pytest.mark.parametrize("method", ["talon", "traversal", "auto", "goose-sampled"])
-def test_a_draft_with_other_padding(method: str, target_rows: int, draft_rows: int) -> None:
+def test_a_draft_with_other_padding(
+    method: str, target_rows: int, draft_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Tokens beyond the draft's table stand in the prompt, and the target generates some of them.
+    drafting_pays(monkeypatch)
     target: Any = padded(target_rows)
     draft = padded(draft_rows, seed=9)
     prompt = torch.tensor([[5, target_rows - 1, 44, 5, target_rows - 2]])
     plain = target.generate(prompt, attention_mask=torch.ones_like(prompt), **KWARGS)
-    ours = target.generate(prompt, custom_generate=custom_generate(method, draft=draft), **KWARGS)
-    assert ours.tolist() == plain.tolist()
+    assert (plain[0, 5:].max() >= draft_rows) == (target_rows > draft_rows)
+    done: list[Completion] = []
+    given: Any = {"custom_generate": custom_generate(method, draft=draft), "on_finish": done.extend}
+    assert target.generate(prompt, **given, **KWARGS).tolist() == plain.tolist()
+    assert done[0].tally.drafted_by_source["draft"] > 0
 
 
 @pytest.mark.parametrize(("target_rows", "draft_rows"), SIZES[:2])
@@ -132,15 +143,14 @@ def test_a_draft_with_other_padding_when_sampling(target_rows: int, draft_rows: 
     # With noise by position, ranked trees return the very tokens of plain sampling.
     target: Any = padded(target_rows)
     draft = padded(draft_rows, seed=9)
-    found_tokens = []
+    settings: Any = {"do_sample": True, "temperature": 0.8, "top_k": 0, **KWARGS}
+    done: list[Completion] = []
     for method in (draftwood.ar(), draftwood.talon(draft=draft)):
         torch.manual_seed(3)
-        found_tokens.append(
-            target.generate(
-                IDS, custom_generate=method, do_sample=True, temperature=0.8, top_k=0, **KWARGS
-            ).tolist()
-        )
-    assert found_tokens[0] == found_tokens[1]
+        target.generate(IDS, custom_generate=method, on_finish=done.extend, **settings)
+    assert done[0].tokens == done[1].tokens
+    assert [each.tally.drafted > 0 for each in done] == [False, True]
+    assert (max(done[0].tokens) >= draft_rows) == (target_rows > draft_rows)
 
 
 def test_an_unknown_draft_is_refused() -> None:

@@ -22,13 +22,15 @@ from tests.factories.model_families import make_model
 from tests.factories.tiny_llama import tiny_llama
 
 IDS = torch.tensor([[5, 17, 44, 5, 17]])
+INPUTS: dict[str, Any] = {"input_ids": IDS, "max_new_tokens": 4, "pad_token_id": 0}
 MODEL: Any = tiny_llama()
+PLAIN: Any = tiny_llama()
+"""The same weights; it is never attached."""
 
 
 def run(**kwargs: Any) -> torch.Tensor:
-    inputs = {"input_ids": IDS, "max_new_tokens": 4, "pad_token_id": 0}
     found: torch.Tensor = MODEL.generate(
-        **inputs | kwargs, custom_generate=custom_generate("goose")
+        **INPUTS | kwargs, custom_generate=custom_generate("goose")
     )
     return found
 
@@ -90,7 +92,9 @@ def test_unknown_arguments_are_transformers_own_to_refuse() -> None:
     ],
 )
 def test_harmless_settings_pass(kwargs: dict[str, Any]) -> None:
-    assert run(**kwargs).shape == (1, 9)
+    found = run(**kwargs)
+    assert found.shape == (1, 9)
+    assert torch.equal(found, PLAIN.generate(**INPUTS | kwargs))
 
 
 @pytest.mark.parametrize(

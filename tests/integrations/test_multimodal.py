@@ -7,6 +7,7 @@ import torch
 import transformers as hf
 
 import draftwood
+from draftwood.engine.request import Completion
 from draftwood.errors import DraftwoodError
 from tests.factories.model_families import SMALL
 from tests.factories.path_logits import greedy_tokens
@@ -45,7 +46,10 @@ def model() -> Any:
 def test_text_is_continued_as_by_plain_decoding() -> None:
     made = model()
     plain = greedy_tokens(made, IDS, 24)
-    assert greedy_tokens(made, IDS, 24, custom_generate=draftwood.goose()) == plain
+    done: list[Completion] = []
+    given: Any = {"custom_generate": draftwood.goose(), "on_finish": done.extend}
+    assert greedy_tokens(made, IDS, 24, **given) == plain
+    assert done[0].tally.accepted > 0
 
 
 @pytest.mark.parametrize(("text", "vision"), [("sdpa", "eager"), ("eager", "sdpa")])

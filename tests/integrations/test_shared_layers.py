@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from draftwood.engine.request import Completion
 from draftwood.integrations.transformers import custom_generate
 from draftwood.runner.attach import attach, detach
+from tests.factories.given_costs import drafting_pays
 from tests.factories.model_families import FAMILIES, VOCAB, WINDOW, gemma3n
 from tests.factories.path_logits import TOLERANCE
 
@@ -37,13 +39,19 @@ def tokens(model: Any, prompts: Sequence[Sequence[int]], **settings: Any) -> tor
 
 
 @pytest.mark.parametrize("made", [gemma3n, FAMILIES["gemma4"]])
-def test_generate_returns_the_tokens_of_plain_decoding(made: Callable[[], Any]) -> None:
+def test_generate_returns_the_tokens_of_plain_decoding(
+    made: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafting_pays(monkeypatch)
     model = made()
     plain = [tokens(model, prompts) for prompts in PROMPTS]
     for method in ("goose", "auto"):
         ours = custom_generate(method)
         for prompts, expected in zip(PROMPTS, plain, strict=True):
-            assert torch.equal(tokens(model, prompts, custom_generate=ours), expected)
+            done: list[Completion] = []
+            given: Any = {"custom_generate": ours, "on_finish": done.extend}
+            assert torch.equal(tokens(model, prompts, **given), expected)
+            assert sum(each.tally.accepted for each in done) > 0
     assert torch.equal(tokens(model, PROMPTS[1]), plain[1])
     detach(model)
     assert torch.equal(tokens(model, PROMPTS[1]), plain[1])

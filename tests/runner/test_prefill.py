@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from draftwood.errors import DraftwoodError
-from draftwood.protocols import Needs
+from draftwood.protocols import Needs, TargetOutput
 from draftwood.runner import prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.prefill import ChunkedPrefill
@@ -31,9 +31,8 @@ def test_chunked_prefill_equals_one_forward(family: str, chunk: int) -> None:
         assert worst(rows, expected[-1:]) < TOLERANCE
         assert rows.argmax.tolist() == expected.argmax(-1).tolist()
         assert rows.top_tokens.tolist() == expected.topk(3).indices.tolist()
-        assert rows.top_probs.shape == (len(text), 3)
-        assert rows.features is not None
-        assert rows.features.shape == (len(text), runner.info.hidden_size)
+        check_top_probs(rows, expected)
+        check_features(runner, text, rows)
     last_only = [runner.open(len(text)) for text in texts]
     found = runner.prefill(last_only, texts, Needs(top_k=2, taps=(1,)))
     for text, rows in zip(texts, found, strict=True):
@@ -41,9 +40,25 @@ def test_chunked_prefill_equals_one_forward(family: str, chunk: int) -> None:
         assert worst(rows, expected) < TOLERANCE
         assert rows.argmax.shape == (1,)
         assert rows.top_tokens.tolist() == expected.topk(2).indices.tolist()
-        assert rows.features is not None
-        assert rows.features.shape == (len(text), runner.info.hidden_size)
+        check_top_probs(rows, expected)
+        check_features(runner, text, rows)
     runner.detach()
+
+
+def check_top_probs(rows: TargetOutput, expected: torch.Tensor) -> None:
+    """Compare the probabilities of the likeliest tokens with those of logits ``[n, V]``."""
+    best = expected.softmax(-1).topk(rows.top_tokens.shape[1]).values
+    assert rows.top_probs.shape == best.shape
+    np.testing.assert_allclose(rows.top_probs, best, atol=1e-4)
+
+
+@torch.no_grad()
+def check_features(runner: Runner, text: list[int], rows: TargetOutput) -> None:
+    """Compare the features of a text with the states that enter the second layer."""
+    model: Any = runner.model
+    states = model(torch.tensor([text]), use_cache=False, output_hidden_states=True).hidden_states
+    assert rows.features is not None
+    torch.testing.assert_close(rows.features, states[1][0], atol=1e-4, rtol=1e-4)
 
 
 @pytest.fixture

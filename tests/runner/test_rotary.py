@@ -297,6 +297,9 @@ def test_a_draft_model_may_cross_the_limit_too(draft: str) -> None:
     runner = attach(target)
     found = Engine(runner, method).generate([Request(tuple(p), NEW) for p in prompts])
     assert [list(completion.tokens) for completion in found] == expected
+    if draft == "longrope":  # the target's own weights
+        drafted = sum(completion.tally.drafted for completion in found)
+        assert sum(completion.tally.accepted for completion in found) == drafted > 0
     runner.detach()
 
 

@@ -35,7 +35,8 @@ def tool(name: str, *values: str, **more: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": parameters, **more}}
 
 
-TOOLS = [tool("add", "one", "two"), tool("take", "three")]
+ALLOWED = {"add": ("one", "two"), "take": ("three",)}
+TOOLS = [tool(name, *values) for name, values in ALLOWED.items()]
 ASK: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Add."}],
     "tools": TOOLS,
@@ -98,19 +99,30 @@ def test_some_function_is_called(qwen: Running) -> None:
     [choice] = qwen.client().chat.completions.create(model="tiny", **body).choices
     calls: Any = choice.message.tool_calls
     [call] = calls
-    allowed = {"add": ("one", "two"), "take": ("three",)}
-    assert json.loads(call.function.arguments)["value"] in allowed[call.function.name]
+    assert json.loads(call.function.arguments)["value"] in ALLOWED[call.function.name]
     assert choice.finish_reason == "tool_calls"
 
 
 def test_calls_that_are_cut_off_are_not_complete(qwen: Running) -> None:
     """The model never ends by itself here."""
     bias = ASK["logit_bias"] | {str(each): -100 for each in qwen.service.eos}
-    for tokens in (60, 90, 120):
+    whole = []
+    for tokens in (60, 90, 120, 160):
         body = ASK | {"tool_choice": "required", "max_tokens": tokens, "logit_bias": bias}
-        [choice] = qwen.post("/v1/chat/completions", body).json()["choices"]
+        [choice] = qwen.post("/v1/chat/completions", body | {"token_sources": True}).json()[
+            "choices"
+        ]
         assert choice["finish_reason"] == "length"
-        assert not (choice["message"].get("content") or "").startswith(">")
+        written = "".join(token["text"] for token in choice["token_sources"])
+        calls = choice["message"].get("tool_calls") or ()
+        for call in calls:
+            assert set(arguments := json.loads(call["function"]["arguments"])) == {"value"}
+            assert arguments["value"] in ALLOWED[call["function"]["name"]]
+        whole.append(written.count("</tool_call>"))
+        assert len(calls) == whole[-1]
+        cut = written.rpartition("</tool_call>")[2]
+        assert (choice["message"].get("content") or "") in ("", cut)
+    assert whole[0] == 0 < whole[-1]
 
 
 def test_without_a_need_the_model_is_free(qwen: Running) -> None:

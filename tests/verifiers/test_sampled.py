@@ -38,12 +38,13 @@ from tests.verifiers.small_laws import (
     rows_along,
 )
 
-VERIFIERS = [
-    pytest.param(forced(kind, mode), id=f"{kind.__name__}-{mode.value}")
+IN_ALL_MODES = [
+    (forced(kind, mode), f"{kind.__name__}-{mode.value}")
     for kind in (Traversal, Rejection, Block)
     for mode in Mode
 ]
-OF_TREES = VERIFIERS[:4]
+VERIFIERS = [pytest.param(verifier, id=name) for verifier, name in IN_ALL_MODES]
+OF_TREES = [pytest.param(each, id=name) for each, name in IN_ALL_MODES if each.branching]
 VOCAB = 20
 
 

@@ -63,6 +63,20 @@ def drawn(logits: torch.Tensor, sampling: SamplingParams) -> int:
     return RequestNoise(sampling.seed, len(CONTEXT) - 1).choose(0, scores[0].softmax(-1))
 
 
+def tied(logits: torch.Tensor, sampling: SamplingParams) -> torch.Tensor:
+    """The logits with that of the draw's second token raised until it nearly ties with the first.
+
+    They are as they were if the filters leave one token alone.
+    """
+    scores = Sampler(sampling, len(CONTEXT)).scores(torch.tensor([CONTEXT]), logits[None].float())
+    noise = RequestNoise(sampling.seed, len(CONTEXT) - 1)
+    keys, (_, second) = noise.gumbel_keys(0, scores[0].softmax(-1)).topk(2)
+    moved = logits.clone()
+    if keys[1] > 0:
+        moved[second] += sampling.temperature * float(keys.log()[0] - keys.log()[1])
+    return moved
+
+
 def last(logits: torch.Tensor, sampling: SamplingParams) -> int:
     """The token that would be drawn last of all."""
     noise = RequestNoise(sampling.seed, len(CONTEXT) - 1)
@@ -82,6 +96,8 @@ def test_whatever_rounding_of_logits_draws_is_explained(
     for seed in range(150):
         sampling = SamplingParams(temperature=0.8, seed=seed, **filters)
         logits = spread(dtype, seed=seed)
+        if seed % 2:  # else rounding seldom changes a draw of finer dtypes
+            logits = tied(logits, sampling)
         error = 2 * torch.finfo(dtype).eps * float(logits.abs().max())
         torch.manual_seed(seed)
         first, second = (
@@ -92,7 +108,7 @@ def test_whatever_rounding_of_logits_draws_is_explained(
             differed += 1
             found = margin(stock(logits), CONTEXT, (first, second), sampling)
             assert found.near_tie, (seed, found)
-    assert differed or dtype is not torch.bfloat16
+    assert differed > 10
 
 
 @pytest.mark.parametrize("filters", FILTERS, ids=str)

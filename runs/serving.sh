@@ -5,7 +5,7 @@ PORT=${PORT:-8123}
 url=http://127.0.0.1:$PORT
 
 # serving LOG COMMAND... -- CLIENT...: runs the client, a function or a command, once the server that
-# the command starts answers; then stops that server. A function finds its process in $server.
+# the command starts answers; then stops that server.
 serving() {
     local log=$1 command=() server; shift
     while [[ $1 != -- ]]; do command+=("$1"); shift; done

@@ -10,43 +10,61 @@ PLAIN = "plain"
 """The server that decodes without drafts."""
 
 _HEADER = (
-    *("server", "at once", "tok/s", "over plain", "first token, ms", "between chunks, ms"),
-    *("per token, ms", "requests", "answers as plain's", "repeated 8-grams", "client", "run"),
+    *("server", "tok/s", "of rounds", "over plain", "first token, ms", "between chunks, ms"),
+    *("per token, ms", "finished", "answers as plain's", "repeated 8-grams", "client"),
 )
 
 
 def load(runs: Runs) -> Iterable[str]:
     """A table of all servers at each number of requests at once."""
     found = {name: run for name, run in runs.items() if "server_load" in run}
-    if not found:
-        return
-    plain = {
-        run["server_load"]["concurrency"]: run["server_load"]
-        for run in found.values()
-        if run["server_load"]["server"] == PLAIN
-    }
-    order = sorted(found, key=lambda name: _place(found[name]["server_load"]))
-    rows = [[*_cells(found[name], plain), f"{link(name, commit(found[name]))}"] for name in order]
-    yield table(_HEADER, rows)
+    for name in sorted(found, key=lambda each: _at_once(found[each])):
+        run = found[name]
+        yield f"{_at_once(run)} at once ({link(name, commit(run))}):"
+        yield _table(run)
 
 
-def _place(load: Mapping[str, Any]) -> tuple[int, float]:
-    """The fastest first, at each number of requests."""
-    return load["concurrency"], -load["tokens_per_second"]
+def alone(run: Run) -> Iterable[str]:
+    """The table of one run, with how it was made and what failed."""
+    yield _table(run)
+    settings = run["provenance"]["settings"]
+    yield (
+        f"{settings['rounds']} rounds of {settings['seconds']:g} seconds for each server, "
+        f"{settings['concurrency']} requests at once, {settings['rate']:g} arrivals a second, at "
+        f"most {settings['max_tokens']} tokens each, {settings['prompts']} prompts."
+    )
+    for name, each in run["server_load"].items():
+        if each["errors"]:
+            yield f"Errors of {name}: {'; '.join(each['errors'])}"
 
 
-def _cells(run: Run, plain: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    load, software = run["server_load"], run["provenance"]["settings"]["software"]
-    base = plain.get(load["concurrency"])
-    over = None if base is None else load["tokens_per_second"] / base["tokens_per_second"]
+def _at_once(run: Run) -> int:
+    found: int = run["provenance"]["settings"]["concurrency"]
+    return found
+
+
+def _table(run: Run) -> str:
+    """The servers, the fastest first."""
+    loads: Mapping[str, Mapping[str, Any]] = run["server_load"]
+    order = sorted(loads, key=lambda name: -loads[name]["tokens_per_second"])
+    return table(_HEADER, [_cells(name, loads[name], loads.get(PLAIN)) for name in order])
+
+
+def _cells(name: str, load: Mapping[str, Any], plain: Mapping[str, Any] | None) -> list[str]:
+    software = load["software"]
+    over = None
+    if plain is not None:
+        # Of each round, as the machine's speed drifts between them.
+        pairs = zip(load["of_rounds"], plain["of_rounds"], strict=True)
+        over = sorted(own / other for own, other in pairs if other)
     return [
-        f"`{load['server']}`" if software == "draftwood" else software,
-        str(load["concurrency"]),
+        f"`{name}`" if software == "draftwood" else software,
         number(load["tokens_per_second"], 1),
-        number(over),
+        ", ".join(number(each, 0) for each in load["of_rounds"]),
+        number(over[len(over) // 2]) if over else "-",
         *(_milliseconds(load[key]) for key in ("first_token", "gap", "time_per_token")),
         f"{load['finished']} of {load['requests']}",
-        "-" if base is None else _same(load["answers"], base["answers"]),
+        "-" if plain is None else _same(load["answers"], plain["answers"]),
         percent(load["repeated_8grams"]),
         percent(load["client_share"]),
     ]
@@ -64,20 +82,6 @@ def _same(own: Mapping[str, str], other: Mapping[str, str]) -> str:
     """How many answers to the same prompts are the same."""
     both = own.keys() & other.keys()
     return f"{sum(own[key] == other[key] for key in both)} of {len(both)}"
-
-
-def alone(run: Run) -> Iterable[str]:
-    """The figures of one run; its answers are compared on the page of all."""
-    load = run["server_load"]
-    rows = [_cells(run, {})]
-    yield table(_HEADER[:-1], rows)
-    settings = run["provenance"]["settings"]
-    yield (
-        f"{settings['seconds']:g} seconds, {settings['rate']:g} arrivals a second, at most "
-        f"{settings['max_tokens']} tokens each, {load['prompts']} prompts."
-    )
-    if load["errors"]:
-        yield "Errors: " + "; ".join(load["errors"])
 
 
 TABLES: Tables = {"server_load": alone}

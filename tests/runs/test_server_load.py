@@ -1,12 +1,28 @@
 """The load on a server: what counts as text, the figures, how many requests run at once."""
 
 import asyncio
+import itertools
+import subprocess
+import time
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from runs.server_load import Answer, ask, content, figures, quantiles, run
+from runs.server_load import (
+    Answer,
+    Server,
+    Slice,
+    alone,
+    ask,
+    content,
+    figures,
+    hashes,
+    quantiles,
+    run,
+    speed,
+)
 
 
 def test_the_text_of_an_event() -> None:
@@ -23,10 +39,9 @@ def test_the_figures() -> None:
         Answer(1.0, [2.0, 3.0], "ab"),
         Answer(2.0, error="429: busy"),
     ]
-    loop = [1, 2, 3, 4, 5, 6, 7, 8] * 2
-    found: Any = figures(answers, [[1] * 6, [1, 2], []], 1.0)
+    first = Slice(1.0, answers, 0.02, None)
+    found: Any = figures([first], [[[1] * 6, [1, 2], []]])
     assert found["repeated_8grams"] == 0.0
-    assert figures(answers[:1], [loop], 1.0)["repeated_8grams"] == 1 / 9
     assert (found["requests"], found["finished"], found["tokens"]) == (3, 2, 8)
     assert found["errors"] == ["429: busy"]
     assert found["tokens_per_second"] == 4.0  # 8 tokens from 1.0 to 3.0
@@ -34,7 +49,47 @@ def test_the_figures() -> None:
     assert found["gap"]["p50"] == 0.3
     assert found["time_per_token"]["p50"] == 0.55  # of 0.1 and 1.0
     assert quantiles([]) == {"p50": None, "p99": None}
-    assert figures([], [], 0.0)["tokens_per_second"] == 0.0
+    assert speed([], [], 0.0) == 0.0
+
+
+def test_the_figures_of_several_rounds() -> None:
+    loop = [1, 2, 3, 4, 5, 6, 7, 8] * 2
+    rounds = [Slice(at, [Answer(at, [at + 1, at + 4], "a")], at / 100, None) for at in (0.0, 8.0)]
+    found: Any = figures([*rounds, Slice(9.0, [], 0.0, None)], [[loop], [[1, 2]], []])
+    assert found["of_rounds"] == [4.0, 0.5, 0.0]
+    assert found["tokens_per_second"] == 0.5
+    assert found["repeated_8grams"] == 1 / 9
+    assert found["client_share"] == 0.0267
+    assert (found["requests"], found["first_token"]["p99"]) == (2, 1.0)
+
+
+def test_answers_have_the_numbers_of_their_prompts() -> None:
+    answers = [Answer(0.0, [1.0], text) for text in ("a", "b", "c", "a")]
+    answers[1].error = "500"
+    found = hashes(answers, 3)
+    assert found.keys() == {0, 2}
+    assert found[0] == hashes([Answer(0.0, [], "a")], 1)[0]
+
+
+def test_the_other_servers_are_stopped() -> None:
+    processes = [subprocess.Popen(["sleep", "60"], start_new_session=True) for _ in range(3)]
+    servers = [Server(str(i), "", "", "", each.pid, {}) for i, each in enumerate(processes)]
+
+    def states() -> list[str]:
+        stat = [Path(f"/proc/{each.pid}/stat").read_text() for each in processes]
+        return [text.rpartition(")")[2].split()[0] for text in stat]
+
+    try:
+        with alone(servers[1], servers):
+            while states().count("T") < 2:
+                time.sleep(0.01)
+            assert states()[1] != "T"
+        while "T" in states():
+            time.sleep(0.01)
+    finally:
+        for each in processes:
+            each.kill()
+            each.wait()
 
 
 class Served(httpx.AsyncBaseTransport):
@@ -60,12 +115,12 @@ def test_no_more_requests_run_than_are_allowed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         httpx, "AsyncClient", lambda base_url, **_: made(base_url=base_url, transport=served)
     )
-    answers = asyncio.run(run("http://server", [{"model": "m"}], 3, 0.0, 0.2))
+    answers = asyncio.run(run("http://server", itertools.repeat({"model": "m"}), 3, 0.0, 0.2))
     assert served.most == 3
     assert served.requests == len(answers) > 6
     assert {a.text for a in answers} == {"ab"}
     assert not any(a.error for a in answers)
-    slow = asyncio.run(run("http://server", [{"model": "m"}], 3, 10.0, 0.2))
+    slow = asyncio.run(run("http://server", itertools.repeat({"model": "m"}), 3, 10.0, 0.2))
     assert len(slow) <= 4, "about two arrive in that time"
 
 

@@ -459,7 +459,7 @@ def test_a_step_on_a_device_waits_once(name: str) -> None:
     requests = [Request(ids, max_new_tokens=14, eos=()) for ids in ([5, 9, 13, 7] * 3, [5, 6])]
     with attached(HYBRIDS[name]()) as runner:
         done = Engine(runner, method("goose:budget=8")).generate(requests)
-        assert sum(each.tally.accepted for each in done) > 0
+        assert sum(each.tally.drafted for each in done) > 0
         wanted = {i: each.tokens for i, each in enumerate(done)}
     steps, found = 0, {}
     model = HYBRIDS[name]()

@@ -130,9 +130,14 @@ def quantiles(values: list[float]) -> dict[str, float | None]:
     return {f"p{q}": round(float(np.percentile(values, q)), 5) for q in (50, 99)}
 
 
+def finished(answers: Sequence[Answer], counts: Sequence[int]) -> list[tuple[Answer, int]]:
+    """The answers without an error, with their tokens."""
+    return [(a, n) for a, n in zip(answers, counts, strict=True) if not a.error and a.chunks]
+
+
 def speed(answers: Sequence[Answer], counts: Sequence[int], began: float) -> float:
     """Tokens a second of a round: up to the last chunk."""
-    done = [(a, n) for a, n in zip(answers, counts, strict=True) if not a.error and a.chunks]
+    done = finished(answers, counts)
     last = max((a.chunks[-1] for a, _ in done), default=began)
     return sum(n for _, n in done) / (last - began) if done else 0.0
 
@@ -145,7 +150,7 @@ def figures(rounds: Sequence[Slice], ids: Sequence[Sequence[list[int]]]) -> dict
         round(speed(each.answers, [len(own) for own in found], each.began), 2)
         for each, found in zip(rounds, ids, strict=True)
     ]
-    done = [(a, n) for a, n in zip(answers, counts, strict=True) if not a.error and a.chunks]
+    done = finished(answers, counts)
     gaps = [b - a for answer, _ in done for a, b in itertools.pairwise(answer.chunks)]
     return {
         "requests": len(answers),

@@ -15,7 +15,8 @@
 set -euo pipefail
 # shellcheck source=runs/parts.sh
 source "$(dirname "$0")/parts.sh"
-PORT=${PORT:-8123}
+# shellcheck source=runs/serving.sh
+source "$(dirname "$0")/serving.sh"
 MODEL=smollm2 prefix=smollm2_
 mkdir -p "$OUT"
 texts=$(sets humaneval mt_bench gsm8k_test spec_bench)
@@ -32,13 +33,7 @@ started() { # NAME SERVED SOFTWARE FIELDS COMMAND...: a server at PORT in a grou
     setsid "$@" > "$OUT/server_load_$name.log" 2>&1 &
     local group=$!
     groups+=("$group")
-    until curl -sf "http://127.0.0.1:$PORT/v1/models" > /dev/null; do
-        if ! kill -0 "$group" 2> /dev/null; then
-            echo "$0: the server $name ended; see $OUT/server_load_$name.log" >&2
-            return 1
-        fi
-        sleep 1
-    done
+    answers "$group" "http://127.0.0.1:$PORT" "$OUT/server_load_$name.log"
     "$python" -c 'import json, sys; names = ("name", "url", "model", "software", "process", "fields")
 print(json.dumps(dict(zip(names, (*sys.argv[1:5], int(sys.argv[5]), json.loads(sys.argv[6]))))))' \
         "$name" "http://127.0.0.1:$PORT" "$served" "$software" "$group" "$fields" >> "$servers"

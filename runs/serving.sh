@@ -4,6 +4,17 @@
 PORT=${PORT:-8123}
 url=http://127.0.0.1:$PORT
 
+# answers PROCESS URL LOG: waits until the server of this process answers there; fails if it ends.
+answers() {
+    until curl -sf "$2/v1/models" > /dev/null; do
+        if ! kill -0 "$1" 2> /dev/null; then
+            echo "$0: the server ended; see $3" >&2
+            return 1
+        fi
+        sleep 1
+    done
+}
+
 # serving LOG COMMAND... -- CLIENT...: runs the client, a function or a command, once the server that
 # the command starts answers; then stops that server.
 serving() {
@@ -14,13 +25,7 @@ serving() {
     server=$!
     # shellcheck disable=SC2064
     trap "kill $server 2> /dev/null || true" EXIT
-    until curl -sf "$url/v1/models" > /dev/null; do
-        if ! kill -0 "$server" 2> /dev/null; then
-            echo "$0: the server ended; see $log" >&2
-            return 1
-        fi
-        sleep 1
-    done
+    answers "$server" "$url" "$log"
     "$@"
     kill "$server"
     wait "$server" || true

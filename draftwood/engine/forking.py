@@ -24,10 +24,10 @@ def leader_of(
     own = sequence.request
     for each in joining:
         other = each.sequence.request
+        alike = other.namespace == own.namespace and each.leader is None
         # Tuples of unlike lengths are compared up to their first difference.
-        alike = other.namespace == own.namespace and len(other.ids) == len(own.ids)
-        free = each.leader is None and copies(target, each.sequence.slot)
-        if alike and free and other.ids == own.ids:
+        same = alike and len(other.ids) == len(own.ids) and other.ids == own.ids
+        if same and copies(target, each.sequence.slot):
             return each
     return None
 

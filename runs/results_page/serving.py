@@ -1,6 +1,7 @@
 """Load on servers: Draftwood's, and those of others on the same weights."""
 
 from collections.abc import Iterable, Mapping
+from statistics import median
 from typing import Any
 
 from .markdown import Tables, number, percent, table
@@ -52,16 +53,16 @@ def _table(run: Run) -> str:
 
 def _cells(name: str, load: Mapping[str, Any], plain: Mapping[str, Any] | None) -> list[str]:
     software = load["software"]
-    over = None
+    over: list[float] = []
     if plain is not None:
         # Of each round, as the machine's speed drifts between them.
         pairs = zip(load["of_rounds"], plain["of_rounds"], strict=True)
-        over = sorted(own / other for own, other in pairs if other)
+        over = [own / other for own, other in pairs if other]
     return [
         f"`{name}`" if software == "draftwood" else software,
         number(load["tokens_per_second"], 1),
         ", ".join(number(each, 0) for each in load["of_rounds"]),
-        number(over[len(over) // 2]) if over else "-",
+        number(median(over)) if over else "-",
         *(_milliseconds(load[key]) for key in ("first_token", "gap", "time_per_token")),
         f"{load['finished']} of {load['requests']}",
         "-" if plain is None else _same(load["answers"], plain["answers"]),

@@ -75,16 +75,14 @@ def _variates(
     operations as those of one.
     """
     size = len(vocabulary.of_token)
-    noises = [query.noise for query in queries if query.noise is not None]
-    assert len(noises) == len(queries)
-    if device.type == "cpu" or not all(isinstance(each, RequestNoise) for each in noises):
-        for noise, own in zip(noises, depths, strict=True):
-            yield noise.exponentials(own, size, device)
+    noises = [query.noise for query in queries if isinstance(query.noise, RequestNoise)]
+    if device.type == "cpu" or len(noises) < len(queries):
+        for query, own in zip(queries, depths, strict=True):
+            assert query.noise is not None
+            yield query.noise.exponentials(own, size, device)
         return
     addresses = [
-        [noise.address(depth) for depth in own]
-        for noise, own in zip(noises, depths, strict=True)
-        if isinstance(noise, RequestNoise)
+        [noise.address(depth) for depth in own] for noise, own in zip(noises, depths, strict=True)
     ]
     yield from exponentials_at(addresses, size, device)
 

@@ -43,12 +43,7 @@ def decode(target: MarkovTarget, name: str, request: Request) -> tuple[int, ...]
 
 
 def drafts_were_accepted(name: str, done: Sequence[Completion]) -> bool:
-    """Whether some were, or the method drafts nothing.
-
-    Of a random P-EAGLE head it is enough that it drafts: it is right by chance only.
-    """
-    if name == "peagle":
-        return sum(each.tally.drafted for each in done) > 0
+    """Whether some were, or the method drafts nothing."""
     return (sum(each.tally.accepted for each in done) > 0) == (name != "ar")
 
 

@@ -5,7 +5,8 @@ the others are stopped, so that a machine whose speed drifts slows all of them a
 file is a JSON object: ``name``, ``url``, ``model`` (in the requests), ``software`` (package and
 version), ``process`` (its process and group) and ``fields`` (further ones of each request).
 
-Requests arrive by a Poisson process, and at most ``--concurrency`` of them run at once; one that
+Each server first answers a few short chats, ``--concurrency`` at once, which are not counted: some
+prepare at their first requests. Then requests arrive by a Poisson process, and at most ``--concurrency`` of them run at once; one that
 arrives beyond that waits in this process, and its times begin when it is sent. All are chats of one
 message, greedy, streamed, of the same ``--tokens``. A server gets the prompts in the same order as
 the others, and none twice unless there are too few. Tokens are counted by encoding the answers with
@@ -23,6 +24,7 @@ import asyncio
 import hashlib
 import itertools
 import json
+import math
 import os
 import random
 import signal
@@ -48,6 +50,9 @@ from draftwood.lab.bench.quiet import recorded
 from draftwood.lab.loops import pooled, repeats
 from runs.arrivals import answered, event
 from runs.process_time import cpu_seconds
+
+WARM_UP_TOKENS = 16
+"""Most new tokens of a request that is not counted."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,35 @@ def hashes(answers: Iterable[Answer], prompts: int) -> dict[int, str]:
     }
 
 
+def bodies(server: Server, texts: Sequence[str], tokens: int) -> list[dict[str, object]]:
+    """The requests to a server."""
+    return [
+        {
+            "model": server.model,
+            "messages": [{"role": "user", "content": text}],
+            "max_tokens": tokens,
+            "temperature": 0,
+            "stream": True,
+            **server.fields,
+        }
+        for text in texts
+    ]
+
+
+def warm_up(server: Server, concurrency: int) -> None:
+    """Have so many short chats answered at once.
+
+    Raises:
+        click.ClickException: one was not answered.
+    """
+    texts = [f"What is {number} plus {number}?" for number in range(concurrency)]
+    chats = bodies(server, texts, WARM_UP_TOKENS)
+    answers = asyncio.run(run(server.url, chats, concurrency, rate=0, seconds=math.inf))
+    errors = {answer.error for answer in answers if answer.error}
+    if errors:
+        raise click.ClickException(f"{server.name} did not answer: {min(errors)}")
+
+
 @contextmanager
 def alone(server: Server, servers: Sequence[Server]) -> Iterator[None]:
     """Stop the other servers for a while."""
@@ -231,7 +265,10 @@ def main(
     sets = sources(prompts)
     texts = [prompt.turns[0] for prompt in read(sets, limit)]
     random.Random(0).shuffle(texts)
-    given = {each.name: _bodies(each, texts, tokens) for each in servers}
+    given = {each.name: bodies(each, texts, tokens) for each in servers}
+    for server in servers:
+        with alone(server, servers):
+            warm_up(server, concurrency)
     found: dict[str, list[Slice]] = {each.name: [] for each in servers}
     for turn in range(rounds):
         # Each is first as often as the others.
@@ -275,21 +312,6 @@ def main(
     )
     facts["other_processes"] = recorded(others, others)
     click.echo(json.dumps({"provenance": facts, "server_load": loads}))
-
-
-def _bodies(server: Server, texts: Sequence[str], tokens: int) -> list[dict[str, object]]:
-    """The requests to a server."""
-    return [
-        {
-            "model": server.model,
-            "messages": [{"role": "user", "content": text}],
-            "max_tokens": tokens,
-            "temperature": 0,
-            "stream": True,
-            **server.fields,
-        }
-        for text in texts
-    ]
 
 
 if __name__ == "__main__":

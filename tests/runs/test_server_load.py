@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import httpx
 import pytest
 
@@ -22,6 +23,7 @@ from runs.server_load import (
     quantiles,
     run,
     speed,
+    warm_up,
 )
 
 
@@ -122,6 +124,29 @@ def test_no_more_requests_run_than_are_allowed(monkeypatch: pytest.MonkeyPatch) 
     assert not any(a.error for a in answers)
     slow = asyncio.run(run("http://server", itertools.repeat({"model": "m"}), 3, 10.0, 0.2))
     assert len(slow) <= 4, "about two arrive in that time"
+
+
+def test_a_server_is_warmed_up_by_as_many_requests_as_it_will_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server("s", "http://server", "m", "software", 0, {})
+    served, made = Served(), httpx.AsyncClient
+    monkeypatch.setattr(
+        httpx, "AsyncClient", lambda base_url, **_: made(base_url=base_url, transport=served)
+    )
+    warm_up(server, 3)
+    assert served.requests == served.most == 3
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(500, text="out of memory", request=request)
+
+    monkeypatch.setattr(
+        httpx,
+        "AsyncClient",
+        lambda base_url, **_: made(base_url=base_url, transport=httpx.MockTransport(refuse)),
+    )
+    with pytest.raises(click.ClickException, match="s did not answer: 500.*out of memory"):
+        warm_up(server, 3)
 
 
 def test_a_refusal_is_an_error() -> None:

@@ -6,11 +6,12 @@ file is a JSON object: ``name``, ``url``, ``model`` (in the requests), ``softwar
 version), ``process`` (its process and group) and ``fields`` (further ones of each request).
 
 Each server first answers a few short chats, ``--concurrency`` at once, which are not counted: some
-prepare at their first requests. Then requests arrive by a Poisson process, and at most ``--concurrency`` of them run at once; one that
-arrives beyond that waits in this process, and its times begin when it is sent. All are chats of one
-message, greedy, streamed, of the same ``--tokens``. A server gets the prompts in the same order as
-the others, and none twice unless there are too few. Tokens are counted by encoding the answers with
-the tokenizer of ``--model``, so that it does not matter how a server counts or cuts them.
+prepare at their first requests. Then requests arrive by a Poisson process, and at most
+``--concurrency`` of them run at once; one that arrives beyond that waits in this process, and its
+times begin when it is sent. All are chats of one message, greedy, streamed, of the same
+``--tokens``. A server gets the prompts in the same order as the others, and none twice unless there
+are too few. Tokens are counted by encoding the answers with the tokenizer of ``--model``, so that
+it does not matter how a server counts or cuts them.
 
 Prints one JSON object. Of each server it has the figures of all rounds, the tokens a second of each
 round, and the shares of the cores that the client used, which takes from the server on a small

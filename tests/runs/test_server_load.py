@@ -145,7 +145,7 @@ def test_a_server_is_warmed_up_by_as_many_requests_as_it_will_have(
         "AsyncClient",
         lambda base_url, **_: made(base_url=base_url, transport=httpx.MockTransport(refuse)),
     )
-    with pytest.raises(click.ClickException, match="s did not answer: 500.*out of memory"):
+    with pytest.raises(click.ClickException, match=r"s did not answer: 500.*out of memory"):
         warm_up(server, 3)
 
 

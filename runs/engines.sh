@@ -52,7 +52,7 @@ vllm() {
         "${with[@]}" "vllm_ngram_$nodes" --drafts ngram --draft-tokens $((nodes - 1))
         "${with[@]}" "vllm_suffix_$nodes" --drafts suffix --draft-tokens $((nodes - 1))
         "${with[@]}" "vllm_draftwood_$nodes" --drafts draftwood --draft-tokens $((nodes - 1))
-        DRAFTWOOD_METHOD=auto:also=memory:context.lengths=5+4+3+2+1:adjacency.table=$table \
+        DRAFTWOOD_METHOD=auto:also=memory:context.lengths=8+5+4+3+2+1:adjacency.table=$table \
             "${with[@]}" "vllm_draftwood-table_$nodes" --drafts draftwood --draft-tokens $((nodes - 1))
     done
     "$python" "$runs/engine_acceptance.py" vllm "$here"

@@ -35,7 +35,7 @@ def grammar_options(function: F) -> F:
         given = {
             "--json-object": json_object,
             "--json-schema": json_schema,
-            "--regex": regex,
+            "--regex": regex is not None,
             "--choice": choice,
             "--grammar": grammar,
         }
@@ -50,7 +50,7 @@ def grammar_options(function: F) -> F:
         elif json_schema:
             schema = read_json(json_schema)
             found = Grammar.json_schema(schema, backend=grammar_backend, fixed_spaces=fixed_spaces)
-        elif regex:
+        elif regex is not None:
             found = Grammar.regex(regex, backend=grammar_backend)
         elif choice:
             found = Grammar.choice(choice, backend=grammar_backend)

@@ -21,6 +21,7 @@ from draftwood.cli._options import (
     numbers,
     setting_values,
     stack,
+    written_options,
 )
 from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
@@ -162,6 +163,12 @@ def output_options(function: F) -> F:
         output: Path | None,
         **rest: Any,
     ) -> Any:
+        if costs_file is None and not gpu:
+            given = written_options(click.get_current_context(), ["batch", "context"])
+            if given:
+                raise DraftwoodError(
+                    f"{given[0]} has no use without step costs: give --costs or --gpu"
+                )
         found = Output(costs_file, gpu, shape, draft_shape, loads_of(batch, context), output)
         return function(*args, output=found, **rest)
 

@@ -92,6 +92,7 @@ def calibrate(
     from draftwood.runner.attach import attach
 
     sampled = [SamplingParams(temperature=t) for t in temperatures_]
+    counts, forms = counting(list(chosen.values()))  # before the model is loaded
     members = read(sources(prompts), limit)
     refuse_overlapping_prompts(not_in, members)
     loaded = model.load(chosen)
@@ -104,7 +105,7 @@ def calibrate(
     weights = target.info.fingerprint
     if methods is None:
         chosen |= _with_shipped_head(weights)
-    counts, forms = counting(list(chosen.values()))
+        counts, forms = counting(list(chosen.values()))
     runs = list(_runs(forms, sampled, members))
     for each, sampling, prompt in progress(runs, "counting"):
         ids = contexts.after(prompt, ()).ids

@@ -18,8 +18,10 @@ from draftwood.cli._options import (
     model_argument,
     sampling_options,
 )
+from draftwood.cli._prompt import check_prompt
 from draftwood.cli.generate import show
 from draftwood.errors import DraftwoodError
+from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -78,6 +80,8 @@ def chat(
     from draftwood.engine.memory import memory_bytes
 
     memory_bytes(memory)
+    if system:
+        check_prompt(system, "the system message")
     chosen = method_of(ctx, name)
 
     from draftwood.engine.session import Session
@@ -149,11 +153,13 @@ class Talk:
         from draftwood.engine.request import Delta, Finished
 
         turn = (len(self.session.messages) - self._begin()) // 2
-        sampling = replace(self.sampling, seed=self.sampling.seed + turn)
+        seed = (self.sampling.seed + turn) % SEED_LIMIT
+        sampling = replace(self.sampling, seed=seed)
         events = self.session.stream(
             message, max_new_tokens=self.max_new_tokens, sampling=sampling, eos=self.eos
         )
         try:
+            check_prompt(message, "the message")
             with closing(events):  # which cancels the request
                 for event in events:
                     if isinstance(event, Delta):

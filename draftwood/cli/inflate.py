@@ -12,6 +12,7 @@ from draftwood.cli._options import PATH, ModelOptions, checked_device
 from draftwood.errors import DraftwoodError
 from draftwood.lab.inflate.room import check_disk, check_memory
 from draftwood.lab.inflate.shapes import PRESETS, LlamaShape, flag, preset
+from draftwood.sampling.noise import SEED_LIMIT
 
 if TYPE_CHECKING:
     from draftwood.lab.inflate.model import Comparison
@@ -80,6 +81,8 @@ def inflate(
     --heads, --kv-heads, --head-dim and --ffn.
     """
     large = shape_from(size, sizes)
+    if not 0 <= seed < SEED_LIMIT:
+        raise DraftwoodError(f"--seed is {seed}: give an integer in [0, 2**64)")
     import torch
 
     from draftwood import models

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from draftwood.cli._options import PATH, THREADS, ModelOptions, checked_device, progress
+from draftwood.cli._options import (
+    PATH,
+    THREADS,
+    ModelOptions,
+    checked_device,
+    progress,
+    written_options,
+)
 from draftwood.cli._replay_flags import Output, output_options
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_writable
@@ -83,6 +90,9 @@ def replay(
     """
     names = spellings(methods)
     output.check(names, path)
+    given = written_options(click.get_current_context(), ["device", "trust_remote_code"])
+    if given and model is None:
+        raise DraftwoodError(f"{given[0]} is of --model: give one, or leave it out")
 
     import torch
 

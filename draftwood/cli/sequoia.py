@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +24,9 @@ from draftwood.cli._sections import Command
 from draftwood.files import check_output, write_json
 from draftwood.lab.bench.prompts import files, sources
 from draftwood.sampling.params import SamplingParams
+
+if TYPE_CHECKING:
+    from draftwood.protocols import Target
 
 
 @click.command(cls=Command)
@@ -103,7 +107,7 @@ def sequoia(
     counted, target = count(
         settings, one_level(ranks, **given), ranks, partial(progress, label="counting")
     )
-    found = RankCounts(counted, target_seconds(target, nodes, context))
+    found = RankCounts(counted, target_seconds(target, nodes, _fitting(context, nodes, target)))
     tree = found.tree(fastest=fastest, nodes=nodes, deepest=max_depth)
     facts = {"name": model.name, "dtype": str(target.info.dtype).removeprefix("torch.")}
     origin = provenance(model=facts, settings={}, sets=settings.prompts)
@@ -112,3 +116,14 @@ def sequoia(
         f"{output}: {len(tree.paths)} nodes, {tree.depth} levels, "
         f"{tree.length:.2f} expected tokens per step"
     )
+
+
+def _fitting(context: int, nodes: int, target: Target) -> int:
+    """The context, or what the model's own holds beside the largest tree, if that is less.
+
+    The prompts have been decoded by now, so it is too late to refuse it.
+    """
+    most = max(1, target.info.context_limit - nodes - 1)
+    if context > most:
+        click.echo(f"steps are timed at {most} cached tokens: more do not fit the model", err=True)
+    return min(context, most)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,7 +11,7 @@ import click
 from draftwood.cli._options import numbers, progress
 from draftwood.cli._replay_flags import Output, output_options
 from draftwood.cli._settings_flags import settings_flags
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, did_you_mean
 from draftwood.lab.replay.simulated.language import Language
 from draftwood.lab.replay.simulated.rates import CopyRates, RankRates
 from draftwood.methods import method, spellings
@@ -108,14 +108,15 @@ def simulate(
     from draftwood.lab.replay.simulated.target import SimulatedTarget
     from draftwood.lab.replay.substitute import replay_method
 
-    simulation = Simulation(
-        language,
-        _by_source(rates, _RATES, rank_rates),
-        _by_source(match, _MATCH, copy_rates),
-        frozenset(name for name in real.split(",") if name),
-    )
+    ranks = _by_source(rates, _RATES, rank_rates)
+    copies = _by_source(match, _MATCH, copy_rates)
+    own = frozenset(name for name in real.split(",") if name)
+    simulation = Simulation(language, ranks, copies, own)
     info = SimulatedTarget(language).info
     chosen = {name: replay_method(method(name), info) for name in names}
+    sources = sorted({source for each in chosen.values() for source in each.method.policy.sources})
+    for flag, named in (("--rates", ranks), ("--match", copies), ("--real", own)):
+        _check_sources(flag, filter(None, named), sources)
     costs = output.costs(chosen.values())
 
     def simulated(name: str, one: ReplayMethod) -> Figures:
@@ -143,6 +144,14 @@ def _by_source(given: Sequence[str], default: str, parse: Callable[[str], _T]) -
     """Parse ``SOURCE=VALUE`` by source; a bare value is for all other sources."""
     pairs = [text.rpartition("=") for text in given]
     return {"": parse(default)} | {source: parse(value) for source, _, value in pairs}
+
+
+def _check_sources(flag: str, named: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse sources that no method drafts from: what is said of them would change nothing."""
+    for name in named:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"there is {', '.join(known) or 'none'}"
+            raise DraftwoodError(f"{flag}: no method here has the source {name!r}: {hint}")
 
 
 def _floats(flag: str, text: str) -> tuple[float, ...]:

@@ -110,6 +110,7 @@ def throughput(
         check_output(output, [*files(prompts), *setting_values(names)])
 
     from draftwood.engine.engine import Engine
+    from draftwood.engine.memory import memory_bytes
     from draftwood.lab.bench.contenders import OwnChoice, Stage, choose
     from draftwood.lab.bench.contexts import Contexts
     from draftwood.lab.bench.measure import Decoding
@@ -119,6 +120,7 @@ def throughput(
     from draftwood.lab.bench.settings import Settings
     from draftwood.lab.bench.throughput import figures, serve
 
+    memory_bytes(memory)  # before the model is loaded
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     settings = Settings(
         prompts=sources(prompts),

@@ -249,6 +249,11 @@ class Engine:
         """
         return self._prompt_tokens, self._copied_tokens
 
+    @property
+    def prefix_bytes(self) -> int:
+        """Bytes of the finished texts that the prefix cache keeps. Any thread may ask."""
+        return 0 if self._prefixes is None else self._prefixes.bytes
+
     def stream(self, requests: Sequence[Request]) -> Generator[Event, None, None]:
         """Decode the requests, numbered in order, and yield events as they happen.
 

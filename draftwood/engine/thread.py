@@ -65,6 +65,7 @@ class EngineStats:
             unknown.
         prefix_queries: prompt tokens of the requests whose prompts are cached.
         prefix_hits: those of them that were not computed.
+        prefix_bytes: bytes of the finished texts that are kept.
         steps: steps so far.
         failures: steps that failed as a whole.
     """
@@ -75,6 +76,7 @@ class EngineStats:
     price: float | None
     prefix_queries: int
     prefix_hits: int
+    prefix_bytes: int
     steps: int
     failures: int
 
@@ -222,6 +224,7 @@ class EngineThread:
             price=self.engine.price,
             prefix_queries=queries,
             prefix_hits=hits,
+            prefix_bytes=self.engine.prefix_bytes,
             steps=self._steps,
             failures=self._failures,
         )

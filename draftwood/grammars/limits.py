@@ -77,10 +77,11 @@ def _excess_of_schema(schema: Any) -> str:
     depths: dict[int, int] = {}
     for node in reversed(nodes):  # the inner ones first
         depths[id(node)] = 1 + max((depths.get(id(each), 0) for each in _inside(node)), default=0)
-    names = {node["$ref"] for node in nodes if isinstance(node, dict) and "$ref" in node}
+    # A field may be named so, too, which is then a schema and no reference.
+    refers = [node.get("$ref") for node in nodes if isinstance(node, dict)]
+    names = {name for name in refers if isinstance(name, str)}
     levels = sum(
-        depths.get(id(target), 1)
-        for target in (schema, *(_target(schema, n) for n in names if isinstance(n, str)))
+        depths.get(id(target), 1) for target in (schema, *(_target(schema, name) for name in names))
     )
     if levels > DEPTH:
         return f"{levels} levels, those that it refers to included: at most {DEPTH}"
@@ -115,8 +116,13 @@ def _target(schema: Any, name: str) -> Any:
         key = key.replace("~1", "/").replace("~0", "~")
         if isinstance(found, dict) and key in found:
             found = found[key]
-        elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+        elif isinstance(found, list) and _is_place(key, found):
             found = found[int(key)]
         else:
             return schema
     return found
+
+
+def _is_place(key: str, among: list[Any]) -> bool:
+    """Whether it is the number of an item; Python makes no integer of thousands of digits."""
+    return key.isdecimal() and len(key) <= len(str(len(among))) and int(key) < len(among)

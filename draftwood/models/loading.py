@@ -25,7 +25,7 @@ from draftwood.errors import DraftwoodError, first_line
 from draftwood.models.devices import refuse_device
 from draftwood.models.invalid import INVALID, reason_of
 from draftwood.models.packaged import PACKAGED, REBUILD, checkpoint
-from draftwood.models.quantising import quantise_int8
+from draftwood.models.quantising import check_int8, quantise_int8
 from draftwood.protocols import Origin
 
 logger = logging.getLogger(__name__)
@@ -85,6 +85,8 @@ def load(
     name = _named(name)
     if dtype not in ("auto", INT8, *DTYPES):
         raise DraftwoodError(f"unknown dtype {dtype!r}: choose auto, {', '.join(DTYPES)} or {INT8}")
+    if dtype == INT8:
+        check_int8()
     place = device_named(device)
     where = location(name)
     with _explained(name, where):

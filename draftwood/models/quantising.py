@@ -1,5 +1,6 @@
 """int8 weights for the linears of a model, by torchao."""
 
+from importlib import import_module
 from typing import Any
 
 from torch import nn
@@ -16,11 +17,20 @@ def quantise_int8(model: Any) -> None:
     Raises:
         DraftwoodError: torchao is not installed.
     """
+    torchao = check_int8()
+    torchao.quantize_(model, torchao.Int8WeightOnlyConfig(), filter_fn=_quantised)
+
+
+def check_int8() -> Any:
+    """The library that quantises, to be asked before a model is loaded.
+
+    Raises:
+        DraftwoodError: torchao is not installed.
+    """
     try:
-        from torchao.quantization import Int8WeightOnlyConfig, quantize_
+        return import_module("torchao.quantization")
     except ImportError as error:
         raise DraftwoodError("int8 weights need torchao: pip install 'draftwood[int8]'") from error
-    quantize_(model, Int8WeightOnlyConfig(), filter_fn=_quantised)
 
 
 def _quantised(module: nn.Module, name: str) -> bool:

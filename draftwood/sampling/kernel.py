@@ -54,10 +54,11 @@ def draw_with_kernel(scores: torch.Tensor, filters: Filters, seed: int, position
     if scores.dtype not in _DTYPES:
         scores = scores.float()
     scores = scores.contiguous()
+    top_k = min(filters.top_k, len(scores))  # ctypes cuts integers of more than 64 bits
     draw = _Draw(
         scores.data_ptr(),
         len(scores),
-        *(filters.temperature, filters.top_k, filters.top_p, filters.min_p),
+        *(filters.temperature, top_k, filters.top_p, filters.min_p),
         *(seed, position, scores.dtype is torch.bfloat16),
     )
     found: int = compiled.draw(ctypes.addressof(draw))

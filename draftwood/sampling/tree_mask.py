@@ -36,7 +36,8 @@ class TreeMask:
 
     def complaint(self, node: int) -> str:
         """Why no token may follow a node; empty if some may."""
-        if self._of(node).any():
+        # Asked anew: a look at another node may have put something else in the error's place.
+        if self._constraint.bits(self.tree.path_tokens(node)).any():
             return ""
         return self._constraint.error or "the grammar allows none"
 

@@ -52,7 +52,9 @@ class Access:
 
         authorization = headers.get("authorization", "")
         scope["state"]["owner"] = owner_of(authorization) if self._keys else ""
-        if self._admits(scope["path"], authorization):
+        # Below a path at which another application has this one, the router leaves that path out.
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if self._admits(path, authorization):
             await self._app(scope, receive, named)
         else:
             error = ApiError(

@@ -60,6 +60,7 @@ GAUGES = {
     "num_requests_running": "Requests that are decoded.",
     "num_requests_waiting": "Requests that wait to be decoded.",
     "kv_cache_usage_perc": "Share of the memory of keys and values in use, 0 to 1.",
+    "prefix_cache_bytes": "Bytes of the finished texts whose keys and values are kept.",
     "spec_decode_node_price": "Least value in tokens of a node that is drafted; NaN: not weighed.",
 }
 
@@ -122,6 +123,7 @@ class ServerMetrics:
         self._gauges["num_requests_running"].set(stats.running)
         self._gauges["num_requests_waiting"].set(stats.waiting)
         self._gauges["kv_cache_usage_perc"].set(stats.cache_usage)
+        self._gauges["prefix_cache_bytes"].set(stats.prefix_bytes)
         price = math.nan if stats.price is None else stats.price
         self._gauges["spec_decode_node_price"].set(price)
         for name, value in (

@@ -8,7 +8,7 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from draftwood.errors import DraftwoodError
@@ -74,17 +74,22 @@ class PlainAnswer:
 class TemplateAnswer:
     """An answer that is parsed by a response template.
 
-    If it does not keep to the template, such as a tool call whose arguments are not JSON, the rest
-    is text as the model wrote it: nothing is dropped.
+    If it does not keep to the template, such as a tool call whose arguments are not JSON, or one of
+    an answer that has no tools, the rest is text as the model wrote it: nothing is dropped.
 
     Args:
         parser: transformers' ``ResponseParser``.
         parts: makes parts of its events.
+        held: the end of the prompt, which the parser gives out with the first text: white space,
+            as a delimiter may begin with it.
     """
 
-    def __init__(self, parser: Any, parts: Callable[[list[Any]], list[Part]]) -> None:
+    def __init__(
+        self, parser: Any, parts: Callable[[list[Any]], list[Part]], held: str = ""
+    ) -> None:
         self._parser: Any | None = parser
         self._parts = parts
+        self._held = held
         self._rest = ""  # text of which no part has been made
 
     def feed(self, piece: str) -> list[Part]:
@@ -108,13 +113,25 @@ class TemplateAnswer:
             logger.info("an answer does not keep to the response template: %s", error)
             self._parser = None
             return [Text(self._rest)] if self._rest else []
+        found: list[Part] = []
         for part in parts:
             if isinstance(part, Call):  # this piece has ended it
+                self._held = ""
                 self._rest = piece if piece[-1:].isalnum() or piece[-1:].isspace() else ""
-                continue
-            before, found, after = self._rest.partition(part.text)
-            self._rest = after if found else before
-        return parts
+                found.append(part)
+            elif own := self._own(part.text):
+                before, begun, after = self._rest.partition(own)
+                self._rest = after if begun else before
+                found.append(replace(part, text=own))
+        return found
+
+    def _own(self, text: str) -> str:
+        """The text of a part without what the prompt has of it."""
+        held, self._held = self._held, ""
+        if not (held + self._rest).startswith(text):  # a delimiter has taken it
+            return text
+        self._held = held[len(text) :]
+        return text[len(held) :]
 
 
 def response_template(tokenizer: Any, model: Any) -> dict[str, Any] | None:
@@ -136,18 +153,36 @@ def parser_maker(tokenizer: Any, model: Any) -> MakeParser | None:
     from transformers.cli.serving import utils
     from transformers.utils.chat_parsing import ResponseParser
 
-    def parts(events: list[Any]) -> list[Part]:
-        return [_part(item, utils) for item in utils.response_events_to_chunks(events)]
-
     def make(prompt: str, tools: Sequence[dict[str, Any]]) -> AnswerParser:
+        def parts(events: list[Any]) -> list[Part]:
+            chunks = utils.response_events_to_chunks(events)
+            return [_part(item, utils, calls=bool(tools)) for item in chunks]
+
         parser = ResponseParser(template, prefix=prompt, tools=[*tools])
-        return TemplateAnswer(parser, parts)
+        return TemplateAnswer(parser, parts, _held(ResponseParser(template, prefix=prompt), parts))
 
     return make
 
 
-def _part(item: Any, utils: Any) -> Part:
+def _held(parser: Any, parts: Callable[[list[Any]], list[Part]]) -> str:
+    """The end of the prompt that a parser has read and keeps back."""
+    try:
+        left = parts(parser.finalize()[1])
+    except Exception:  # noqa: BLE001 - the prompt may end within anything
+        return ""
+    return "".join(part.text for part in left if not isinstance(part, Call))
+
+
+def _part(item: Any, utils: Any, *, calls: bool) -> Part:
+    """A part of an answer; ``calls``: whether there are tools to call.
+
+    Raises:
+        DraftwoodError: it cannot be one.
+    """
     if isinstance(item, utils.ToolCall):
+        if not calls:
+            raise DraftwoodError("it calls a tool, and has none")
+        (item.name + item.arguments).encode()  # a name may be no text, and text half a character
         return Call(item.name, item.arguments, f"call_{uuid.uuid4().hex[:24]}")
     if isinstance(item, utils.ReasoningText):
         return Reasoning(str(item))

@@ -1,5 +1,6 @@
 """Runs the application on a socket, and ends it in order."""
 
+import asyncio
 import logging
 import socket
 import sys
@@ -108,6 +109,8 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Note a signal; it may come at any place of the code, even where a lock is held."""
         self._signals += 1
+        if self._signals > 1:  # on_tick is no longer called where clients read the last answers
+            self.should_exit = self.force_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         """Whether to stop now; asked ten times a second."""
@@ -124,11 +127,24 @@ class Server(uvicorn.Server):
         if not thread.alive and not self.engine_died:
             logger.critical("stopping, because the engine has died")
             self.engine_died = self.should_exit = True
-        if self._signals > 1:
-            self.should_exit = self.force_exit = True
         if thread.draining and not thread.held:
             self.should_exit = True
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for clients to read the last answers; a second signal cuts their connections."""
+        cut = asyncio.create_task(self._cut_connections())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            cut.cancel()
+
+    async def _cut_connections(self) -> None:
+        # From Python 3.12 on, a socket that listened is closed when its last connection is.
+        while not self.force_exit:
+            await asyncio.sleep(0.1)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 class LateRequests:

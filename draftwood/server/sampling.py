@@ -40,6 +40,7 @@ class Wanted:
         prompt_field: the field that the prompt comes from.
         parses: special tokens have to be in the text, as it will be parsed.
         grammar: of the text, unless the body names one.
+        limit_field: the field that ``max_tokens`` comes from.
     """
 
     max_tokens: int | None
@@ -48,6 +49,7 @@ class Wanted:
     prompt_field: str
     parses: bool = False
     grammar: Grammar | None = None
+    limit_field: str = "max_tokens"
 
 
 def requests_of(
@@ -93,8 +95,10 @@ def requests_of(
             min_new_tokens=body.min_tokens or 0,
             skip_special_tokens=not wanted.parses and body.value("skip_special_tokens", True),
         )
+        # Without a seed, equal prompts have answers of their own.
+        first = secrets.randbits(64) if body.seed is None else sampling.seed
         for choice in range(body.value("n", 1)):
-            seed = (sampling.seed + choice) % SEED_LIMIT
+            seed = (first + choice) % SEED_LIMIT
             found.append(replace(request, sampling=replace(sampling, seed=seed)))
     return found
 
@@ -121,8 +125,9 @@ def _sampling(body: SamplingFields, settings: ServeSettings) -> SamplingParams:
         for value in values.values() if isinstance(values, dict) else (values,):
             if not -most <= value <= most:
                 raise bad_request(f"{name} must be in [-{most}, {most}], but is {value}", name)
-    given["top_k"] = max(0, int(given.get("top_k", 0)))
-    seed = secrets.randbits(64) if body.seed is None else body.seed % SEED_LIMIT
+    top_k = int(given.get("top_k", 0))
+    given["top_k"] = 0 if top_k == -1 else top_k  # as vLLM spells it
+    seed = (body.seed or 0) % SEED_LIMIT
     for name, value in given.items():  # one at a time: an error names its field
         try:
             SamplingParams(**{name: value})
@@ -143,5 +148,6 @@ def _limit(prompt: int, wanted: Wanted, settings: ServeSettings) -> int:
         )
     asked = wanted.default_tokens if wanted.max_tokens is None else wanted.max_tokens
     if asked is not None and asked < 1:
-        raise bad_request(f"max_tokens is {asked}: ask for at least 1", "max_tokens")
+        name = wanted.limit_field
+        raise bad_request(f"{name} is {asked}: ask for at least 1", name)
     return left if asked is None else min(asked, left)

@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any, TypeVar
 
 from starlette.requests import Request as HttpRequest
 
@@ -23,6 +24,8 @@ from draftwood.server.room import Places, Room
 from draftwood.server.settings import ServeSettings
 from draftwood.server.text import TextWorker
 from draftwood.server.tools import CallForm
+
+R = TypeVar("R")
 
 _TOKENIZING = 64
 """Most calls of ``/tokenize`` and ``/detokenize`` under way."""
@@ -42,7 +45,8 @@ class Service:
         call_form: how the model writes tool calls; None: in no way that a grammar could ask for.
         created: when the server started, in seconds since 1970.
         room: for choices that are being prepared.
-        compiling: the thread on which grammars are compiled, so that prompts do not wait for them.
+        compiling: the thread on which grammars are made and compiled, so that neither prompts nor
+            the event loop wait for them.
         tokenizing: places for calls that only tokenize.
     """
 
@@ -90,6 +94,10 @@ class Service:
                 code="model_not_found",
             )
 
+    async def compiled(self, function: Callable[..., R], *args: Any) -> R:
+        """Call a function on the thread of grammars: a large schema takes seconds to check."""
+        return await asyncio.get_running_loop().run_in_executor(self.compiling, function, *args)
+
     async def check_grammar(self, request: Request, field: str) -> None:
         """Compile the grammar of a request beside the engine, which then finds it compiled.
 
@@ -105,8 +113,7 @@ class Service:
         engine = self.thread.engine  # what is compiled is kept with its tokenizer
         given = (request.grammar, engine.tokenizer, self.text.vocabulary, request.ends)
         try:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self.compiling, constraint_of, *given)
+            await self.compiled(constraint_of, *given)
         except DraftwoodError as error:
             raise bad_request(str(error), field) from error
 

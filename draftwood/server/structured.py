@@ -1,5 +1,6 @@
 """``response_format`` and ``structured_outputs``: the grammar that an answer must have."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from draftwood.server.errors import bad_request
 from draftwood.server.schemas.fields import SamplingFields
 
 _FORMATS = ("text", "json_object", "json_schema")
+_EBNF_RULE = re.compile(r"^[ \t]*+[\w-]++\s*+::=", re.MULTILINE)
 
 
 def grammar_of(body: SamplingFields) -> Grammar | None:
@@ -34,8 +36,9 @@ def grammar_of(body: SamplingFields) -> Grammar | None:
     if not found:
         return None
     [(name, grammar)] = found
-    for other, value in (("tools", getattr(body, "tools", None)), ("ignore_eos", body.ignore_eos)):
-        if value and getattr(body, "tool_choice", None) != "none":
+    tools = getattr(body, "tools", None) if getattr(body, "tool_choice", None) != "none" else None
+    for other, value in (("tools", tools), ("ignore_eos", body.ignore_eos)):
+        if value:
             raise bad_request(f"{name} cannot be combined with {other}: leave one out", name)
     return grammar
 
@@ -89,10 +92,10 @@ def _json_object(value: Any) -> Grammar:
 
 
 def _grammar(value: Any) -> Grammar:
-    """A grammar in EBNF if it has its sign of a rule, else in Lark's form."""
+    """A grammar in EBNF if a line begins a rule with its sign, else in Lark's form."""
     if not isinstance(value, str):
         raise DraftwoodError("grammar: give text")
-    return Grammar.ebnf(value) if "::=" in value else Grammar.lark(value)
+    return Grammar.ebnf(value) if _EBNF_RULE.search(value) else Grammar.lark(value)
 
 
 _MAKERS: Mapping[str, Callable[[Any], Grammar]] = {

@@ -123,6 +123,22 @@ def _named(choice: str | dict[str, Any] | None) -> str | None:
     return name if isinstance(name, str) else None
 
 
+def asks_grammar(body: ChatRequest, tools: Sequence[dict[str, Any]]) -> str:
+    """The field for which an answer is held to a grammar of its calls; empty: none is.
+
+    Args:
+        body: of the request.
+        tools: that the model may call.
+    """
+    if not tools:
+        return ""
+    if body.tool_choice not in (None, "auto", "none"):
+        return "tool_choice"
+    if any(tool["function"].get("strict") for tool in tools):
+        return "tools"
+    return "parallel_tool_calls" if body.parallel_tool_calls is False else ""
+
+
 def tool_grammar(
     body: ChatRequest, tools: Sequence[dict[str, Any]], form: CallForm | None, prompt: str
 ) -> Grammar | None:
@@ -137,13 +153,11 @@ def tool_grammar(
     Raises:
         ApiError: one is asked for, and the model's form of calls or a schema does not allow it.
     """
-    functions = {tool["function"]["name"]: tool["function"] for tool in tools}
-    forced = body.tool_choice not in (None, "auto", "none")
-    strict = any(function.get("strict") for function in functions.values())
-    single = body.parallel_tool_calls is False
-    if not functions or not (forced or strict or single):
+    asks = asks_grammar(body, tools)
+    if not asks:
         return None
-    asks = "tool_choice" if forced else "tools" if strict else "parallel_tool_calls"
+    functions = {tool["function"]["name"]: tool["function"] for tool in tools}
+    forced, single = asks == "tool_choice", body.parallel_tool_calls is False
     if form is None:
         raise refused(
             asks,

@@ -18,6 +18,7 @@ from draftwood.policies.auto.calibration import BANDS
 from draftwood.policies.auto.features import NOT_LISTED
 from draftwood.runner.attach import attach
 from draftwood.sampling.params import SamplingParams
+from tests.factories.command_line import refused
 
 
 @pytest.fixture
@@ -70,3 +71,9 @@ def test_methods_that_cannot_be_counted_with_are_refused(
     with pytest.raises(DraftwoodError, match=message):
         CliRunner().invoke(calibrate, [*argv, "--methods", methods], catch_exceptions=False)
     assert not (tmp_path / "c.json").exists()
+
+
+def test_methods_are_refused_before_the_model_is_loaded(tmp_path: Path, prompts: Path) -> None:
+    argv = ("calibrate", str(tmp_path / "c.json"), "--prompts", str(prompts))
+    err = refused(*argv, "--model", "/nowhere/at-all", "--methods", "auto,goose")
+    assert "method 'goose' uses no calibration" in err

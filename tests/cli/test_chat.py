@@ -66,6 +66,9 @@ def test_the_seed_grows_with_the_turns(asked: Asked) -> None:
     chatted("Once\nAnd\n", "--temperature", "0.8", "--seed", "5", "--top-k", "4")
     assert [settings["sampling"].seed for _, settings in asked] == [5, 6]
     assert {settings["max_new_tokens"] for _, settings in asked} == {6}
+    asked.clear()
+    chatted("Once\nAnd\n", "--temperature", "0.8", "--seed", str(2**64 - 1))
+    assert [settings["sampling"].seed for _, settings in asked] == [2**64 - 1, 0]
 
 
 def test_new_and_undo_change_the_chat(asked: Asked) -> None:
@@ -105,6 +108,19 @@ def test_a_message_longer_than_the_context_is_refused_and_the_chat_goes_on(asked
     assert "context" in err
     assert [len(turns) for turns, _ in asked] == [1, 1]
     assert err.count("tokens per call") == 1
+
+
+def test_bytes_that_are_no_text_are_refused_and_the_chat_goes_on(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the C locale, standard input hands them on as surrogates."""
+    monkeypatch.setattr(chat, "_messages", lambda _: iter(["bad\udcff", "Once"]))
+    _, err = chatted("")
+    assert "the message is not valid UTF-8, at character 3" in err
+    assert [len(turns) for turns, _ in asked] == [1, 1]
+    assert err.count("tokens per call") == 1
+    system = ("chat", "smollm2", "--system", "bad\udcff")
+    assert "the system message is not valid UTF-8, at character 3" in refused(*system)
 
 
 def test_a_terminal_is_asked_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:

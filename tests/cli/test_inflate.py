@@ -242,3 +242,11 @@ def test_an_interrupted_write_leaves_nothing(
     else:
         assert code == 130
     assert not list(tmp_path.iterdir())
+
+
+def test_a_seed_out_of_range_is_refused_before_the_model_is_loaded(
+    tmp_path: Path,
+) -> None:
+    argv = ("inflate", str(tmp_path / "large"), "--model", "/nowhere/at-all", *flags())
+    for seed in ("-1", str(2**64)):
+        assert f"--seed is {seed}: give an integer in" in refused(*argv, f"--seed={seed}")

@@ -162,6 +162,11 @@ def test_a_drafter_without_costs_is_refused(recorded: str) -> None:
     )
 
 
+@pytest.mark.parametrize("option", [("--device", "cpu"), ("--trust-remote-code",)])
+def test_options_of_a_model_need_one(option: tuple[str, ...]) -> None:
+    assert f"{option[0]} is of --model: give one" in refused("replay", "x", *option)
+
+
 def test_another_model_is_refused(recorded: str, tmp_path: Path) -> None:
     other = save_tiny(tmp_path / "other")
     tiny_llama(seed=9).save_pretrained(other)
@@ -218,6 +223,16 @@ def test_a_simulation_prints_and_writes_figures(tmp_path: Path) -> None:
         (("--rates", "a,b"), "--rates 'a,b': write numbers"),
         (("--match", "0.5"), "--match '0.5': write a share and a length"),
         (("--real", "draft", "--methods", "sd"), "has a model"),
+        (
+            ("--rates", "drafft=0.9", "--methods", "sd"),
+            "--rates: no method here has the source 'drafft': did you mean 'draft'?",
+        ),
+        (
+            ("--match", "context=0.5,6", "--methods", "sd"),
+            "--match: no method here has the source 'context': there is draft",
+        ),
+        (("--real", "context"), "--real: no method here has the source 'context': there is none"),
+        (("--context", "10"), "--context has no use without step costs: give --costs or --gpu"),
         (("--batch", "0"), "--batch '0': write numbers of at least 1"),
         (("--gpu", "h100"), "--gpu and --shape belong together"),
         (("--gpu", "h1", "--shape", "8b"), "no GPU is called 'h1'"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories.bench_command import two_sets
-from tests.factories.command_line import run
+from tests.factories.command_line import refused, run
 
 
 def test_figures_of_every_method_and_concurrency(tmp_path: Path, checkpoint: str) -> None:
@@ -45,3 +45,8 @@ def test_refusals(tmp_path: Path, checkpoint: str, given: tuple[str, str], messa
     code, _, err = run(*argv, *given)
     assert code == 2
     assert message in " ".join(err.split())
+
+
+def test_memory_is_checked_before_the_model_is_loaded(tmp_path: Path) -> None:
+    argv = ("throughput", "--prompts", two_sets(tmp_path), "--model", "/nowhere/at-all")
+    assert "memory is 'much': give bytes" in refused(*argv, "--memory", "much")

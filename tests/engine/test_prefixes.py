@@ -268,7 +268,7 @@ def test_finished_texts_make_room_for_a_slot(monkeypatch: pytest.MonkeyPatch) ->
     engine = engine_of(target, "ar")
     engine.generate([Request(TEXT, 20)])
     assert engine._prefixes is not None
-    assert engine._prefixes.bytes
+    assert engine.prefix_bytes
 
     told: list[str] = []
     clear = engine._prefixes.clear
@@ -288,12 +288,11 @@ def test_a_failed_step_gives_finished_texts_back() -> None:
     target = MarkovTarget(context_limit=1024)
     engine = engine_of(target, "ar")
     engine.generate([Request(TEXT, 20)])
-    assert engine._prefixes is not None
-    assert engine._prefixes.bytes
+    assert engine.prefix_bytes
     target.forward = lambda *_, **__: 1 / 0  # type: ignore[method-assign,assignment]
     with pytest.raises(ZeroDivisionError):
         engine.generate([Request(TEXT, 20)])
-    assert engine._prefixes.bytes == 0
+    assert engine.prefix_bytes == 0
 
 
 def test_texts_make_room_before_another_one_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:

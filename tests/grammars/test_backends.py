@@ -12,7 +12,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.grammars.compilers import compiler_of
 from draftwood.grammars.constraint import GrammarConstraint, constraint_of
 from draftwood.grammars.grammar import Grammar, backend_names
-from tests.factories.small_tokenizers import byte_level, metaspace
+from tests.factories.small_tokenizers import byte_level, metaspace, named_ids
 from tests.factories.toy_constraint import legal_tokens
 
 SCHEMA = {
@@ -38,7 +38,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 def grammars(backend: str) -> list[Grammar]:
-    return [
+    found = [
         Grammar.json_schema(SCHEMA, backend=backend, fixed_spaces=True),
         Grammar.json_schema(SCHEMA, backend=backend),
         Grammar.json_object(backend=backend),
@@ -46,6 +46,9 @@ def grammars(backend: str) -> list[Grammar]:
         Grammar.ebnf(GBNF, backend=backend),
         Grammar.lark('start: "the" (" " WORD)+\nWORD: /[a-i]+/', backend=backend),
     ]
+    if backend == "llguidance":  # its own option
+        found.append(Grammar.lark('%llguidance {"no_forcing": true}\nstart: "the thing" /[a-c]+/'))
+    return found
 
 
 def constraint(grammar: Grammar, tokenizer: PreTrainedTokenizerBase) -> GrammarConstraint:
@@ -151,6 +154,42 @@ def test_a_schema_that_would_grow_without_bounds_is_refused() -> None:
         part = {"type": "object", "properties": names, "required": [*names]}
     with pytest.raises(DraftwoodError, match=r"is wrong: schema too large|at most 1048576"):
         constraint(Grammar.json_schema(part), TOKENIZERS["byte_level"])
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        Grammar.lark('{"grammars": [{"lark_grammar": "start: \\"a\\""}]}'),
+        Grammar.ebnf('start: "a" // ::='),
+    ],
+    ids=str,
+)
+def test_a_grammar_is_read_as_what_it_is_given_for(grammar: Grammar) -> None:
+    """What else the library would take it for has limits of its own."""
+    pytest.importorskip("llguidance")
+    with pytest.raises(DraftwoodError, match=rf"the grammar \({grammar.kind}\) is wrong: "):
+        constraint(grammar, TOKENIZERS["byte_level"])
+
+
+def test_a_drafted_token_that_exceeds_a_limit_does_not_end_the_text() -> None:
+    pytest.importorskip("llguidance")
+    tokenizer = TOKENIZERS["byte_level"]
+    size = len(tokenizer)
+    x, y, z, end = named_ids(tokenizer, "x", "y", "z", "<eos>")
+    many = " | ".join(f'"{i}." more' for i in range(2100))
+    grammar = Grammar.lark(f'start: "x" many | "y" "z"\nmany: {many}\nmore: "a" more | "b"')
+    of = constraint(grammar, tokenizer)
+    assert legal_tokens(of.bits(()), size) == {x, y}
+    for _ in range(2):
+        assert of.legal_length([x, *tokenizer("1.b")["input_ids"]]) < 4
+        assert "max is 2000" in of.error
+        assert of.allows((), [x, y, z]) == [True, True, False]
+        assert legal_tokens(of.bits(()), size) == {x, y}
+        assert not of.error
+        assert of.legal_length([y, z, end]) == 3
+        of.advance([])
+    of.advance([y, z])
+    assert legal_tokens(of.bits(()), size) == {end}
 
 
 def test_a_library_that_is_not_installed_is_named(

@@ -105,6 +105,9 @@ def test_what_is_in_use_is_within_the_limits() -> None:
     for schema in (node, defined, chain(200, a="anyOf"), {"enum": [*range(10_000)]}, True):
         assert excess("json_schema", json.dumps(schema)) == ""
     assert excess("json_schema", '{"$ref": "#/$defs/a~1b/0", "$defs": {"a/b": [{}]}}') == ""
+    assert excess("json_schema", '{"properties": {"$ref": {"type": "string"}}}') == "", "a field"
+    digits = "9" * 5000
+    assert excess("json_schema", json.dumps({"$ref": f"#/anyOf/{digits}", "anyOf": [{}]})) == ""
     assert excess("json_schema", "{") == "", "the library says so"
     assert excess("lark", rules(RULES - 2, ":")) == ""
     assert excess("choice", json.dumps([f"v{i}" for i in range(10_000)])) == ""

@@ -135,3 +135,10 @@ def test_later_calls_compute_only_what_is_new() -> None:
         [(engine, _)] = runner._engines.values()
         assert engine.prefix_tokens[1] == sum(51 + 14 * t - 3 for t in range(1, turn + 1))
         text = torch.cat([tokens, torch.tensor([[11, 12]])], dim=1)
+
+
+def test_a_setting_of_several_values_may_be_a_list() -> None:
+    model = tiny_llama()
+    for given in (["memory"], ("memory",)):
+        tokens: Any = generate(model, IDS, custom_generate("auto", also=given), **KWARGS)
+        assert tokens[0].tolist() == plain(model)

@@ -104,6 +104,7 @@ def test_wrong_options_are_refused_before_a_model_is_loaded(tmp_path: Path) -> N
     argv = ["generate", "abab", "--model", "no/such-model"]
     assert "--json-object and --regex were given" in refused(*argv, "--json-object", "--regex", "a")
     assert "the grammar (regex) is wrong" in refused(*argv, "--regex", "(a")
+    assert "the grammar (regex) is '': give some text" in refused(*argv, "--regex", "")
     assert "--fixed-spaces is for --json-" in refused(*argv, "--fixed-spaces")
     assert "cannot read the grammar" in refused(*argv, "--grammar", str(tmp_path / "none"))
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")

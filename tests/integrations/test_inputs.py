@@ -1,12 +1,13 @@
 """Prompts in any form; a tokenizer without a pad token serves several texts."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import BatchEncoding
+from transformers import BatchEncoding, GenerationConfig
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import generate
@@ -106,6 +107,23 @@ def test_rows_that_end_early_are_padded_without_a_pad_token() -> None:
     assert rows[1][6:] == alone(LONGER)
 
 
+def test_both_sides_are_padded_with_the_tokenizers_token() -> None:
+    assert MODEL.generation_config.pad_token_id is None
+    tokenizer = deepcopy(TOKENIZER)
+    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(3)
+    stop = alone(IDS)[2]
+    expected = [3, 3, *IDS, *alone(IDS)[:3], 3, 3, 3]
+    assert ours([IDS, LONGER], eos_token_id=stop, tokenizer=tokenizer)[0] == expected
+    kind: Any = GenerationConfig  # which transformers leaves untyped
+    config = kind(max_new_tokens=6, eos_token_id=stop)
+    given: dict[str, Any] = {"tokenizer": tokenizer, "generation_config": config}
+    found: Any = generate(MODEL, [IDS, LONGER], "goose", **given)
+    assert found[0].tolist() == expected
+    assert config.pad_token_id is None
+    # Without a mask, one of a prompt's tokens is not taken for padding.
+    assert ours(torch.tensor([3, *IDS]), tokenizer=tokenizer) == [[3, *IDS, *alone([3, *IDS])]]
+
+
 def test_the_pad_token() -> None:
     class Config:
         pad_token_id: int | None = None
@@ -148,6 +166,7 @@ def test_the_pad_token() -> None:
             r"\[6, 6\] numbers .* \[4, 6\] tok",
         ),
         (IDS, {"custom_generate": "x"}, "custom_generate is given by method: leave it out"),
+        (IDS, {"cache_implementation": "paged"}, "cache_implementation='paged'"),
     ],
 )
 def test_refusals(inputs: Any, kwargs: dict[str, Any], complaint: str) -> None:

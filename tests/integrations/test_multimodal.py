@@ -79,3 +79,47 @@ def test_images_are_refused_by_name() -> None:
     ids = torch.tensor([[91, 90, 90, 90, 90, 92, 5, 17]])
     with pytest.raises(DraftwoodError, match=r"(mm_encoder_outputs|pixel_values)=...\) is not sup"):
         greedy_tokens(model(), ids, 4, **settings)
+
+
+def on_axes() -> Any:
+    """A model that places every token on three axes, as the parts of an image."""
+    torch.manual_seed(0)
+    rope = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 1, 1]}
+    vision = {
+        "depth": 1,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_heads": 2,
+        "out_hidden_size": SMALL["hidden_size"],
+        "num_position_embeddings": 16,
+        "deepstack_visual_indexes": [0],
+    }
+    config = hf.Qwen3VLConfig(
+        text_config=SMALL | {"head_dim": 8, "rope_parameters": rope},
+        vision_config=vision,
+        image_token_id=90,
+        video_token_id=91,
+        vision_start_token_id=92,
+        vision_end_token_id=93,
+    )
+    made: Any = hf.Qwen3VLForConditionalGeneration(config)
+    return made.eval()
+
+
+@pytest.mark.parametrize("pads", [0, 4])
+def test_text_has_one_place_on_all_axes(pads: int) -> None:
+    made = on_axes()
+    mask = torch.ones(2, IDS.shape[1], dtype=torch.int64)
+    mask[0, :pads] = 0
+    given: dict[str, Any] = {"input_ids": IDS.repeat(2, 1), "attention_mask": mask}
+    given |= {"max_new_tokens": 16, "eos_token_id": None, "pad_token_id": 0}
+    plain = made.generate(**given)
+    done: list[Completion] = []
+    ours = {"custom_generate": draftwood.goose(), "on_finish": done.extend}
+    assert made.generate(**given, **ours).tolist() == plain.tolist()
+    assert done[0].tally.accepted > 0
+    # Only where all axes count the prompt's tokens.
+    places = torch.arange(IDS.shape[1]).repeat(4, 2, 1)
+    places[2] += 1
+    with pytest.raises(DraftwoodError, match="position_ids"):
+        made.generate(**given, **ours, position_ids=places)

@@ -35,6 +35,8 @@ def test_without_torchao_there_is_advice(checkpoint: str, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "torchao.quantization", None)
     with pytest.raises(DraftwoodError, match=r"pip install 'draftwood\[int8\]'"):
         models.load(checkpoint, dtype="int8")
+    with pytest.raises(DraftwoodError, match=r"pip install 'draftwood\[int8\]'"):
+        models.load("/nowhere/at-all", dtype="int8")  # which is not looked for
 
 
 @pytest.mark.skipif("jamba" not in HYBRIDS, reason="not in this version of transformers")

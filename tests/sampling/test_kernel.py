@@ -33,6 +33,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"min_p": 0.1},
     {"min_p": 1.0},
     {"top_k": 10**6},
+    {"top_k": 2**64 + 1},
     {"temperature": 1e-5, "top_p": 0.3},
     {"top_p": 0.99999999},
     {"temperature": 0.8, "top_k": 30, "top_p": 0.9},

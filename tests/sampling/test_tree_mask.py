@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from draftwood.errors import DraftwoodError
+from draftwood.grammars.constraint import GrammarConstraint
 from draftwood.sampling.ahead import DrawsAhead
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
 from draftwood.sampling.history import History
@@ -109,6 +111,26 @@ def complaint(running: Running, words: str) -> None:
 @pytest.mark.parametrize("words", ["", "the step limit was reached"])
 def test_a_grammar_that_dies_says_why(temperature: float, words: str) -> None:
     complaint(Running(Sampler(SamplingParams(temperature=temperature), 2)), words)
+
+
+class FailsAtOne(ToyMatcher):
+    """Exceeds a limit after a token 1, and forgets that where it is moved next."""
+
+    def accept(self, tokens: Sequence[int]) -> int:
+        self.error = ""
+        return super().accept(tokens)
+
+    def bits(self) -> NDArray[np.int64]:
+        self.error = "too complex" if self.seen == [1] else ""
+        return super().bits()
+
+
+def test_a_node_where_a_grammar_dies_says_why_whatever_was_looked_at_since() -> None:
+    tree = tree_of([7, 1, 2], [-1, 0, 0])
+    of = TreeMask(GrammarConstraint(FailsAtOne(rule, V), V, {END}), tree)
+    legal = of.masked(torch.ones(3, V), range(3), 0.0).any(dim=-1)
+    assert legal.tolist() == [True, False, True]
+    assert [of.complaint(node) for node in range(3)] == ["", "too complex", ""]
 
 
 def test_logits_that_are_no_numbers_are_still_named() -> None:

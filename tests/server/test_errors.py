@@ -1,14 +1,23 @@
 """Bodies that are no requests, unknown paths, limits and keys."""
 
+import asyncio
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from typing import Any
 
 import httpx
 import openai
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
+from draftwood.server.app import application
+from draftwood.server.routes.tokens import check_ids
+from draftwood.server.service import started
+from draftwood.server.settings import ServeSettings
 from draftwood.server.text import TextWorker
 from tests.factories.running_server import Running, running, tiny_engine
 from tests.factories.tiny_llama import tiny_tokenizer
@@ -30,6 +39,7 @@ from tests.factories.tiny_llama import tiny_tokenizer
         (b'{"prompt": [[]]}', "the prompt is empty"),
         (b'{"prompt": ""}', "the prompt is empty"),
         (b'{"prompt": [999]}', "token ids are 0 to 259"),
+        (b'{"prompt": "a", "stop_token_ids": [-1]}', "stop_token_ids holds -1"),
         (b'{"prompt": "a", "echo": true, "logprobs": 1}', "echo with logprobs"),
         (b'{"prompt": "a", "best_of": 3}', "best_of"),
         (b'{"prompt": "a", "suffix": "b"}', "suffix"),
@@ -76,6 +86,32 @@ def test_a_prompt_that_cannot_fit_is_not_tokenized(
         assert (found.status_code, error["code"]) == (400, "context_length_exceeded"), error
         assert error["param"] == next(iter(body))
         assert "more than the 2048 tokens of the context can hold" in error["message"]
+
+
+def test_tokens_that_cannot_fit_are_not_decoded(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise AssertionError("they are decoded")
+
+    monkeypatch.setattr(TextWorker, "decode", fails)
+    found = server.post("/v1/completions", {"prompt": [97] * 3000, "echo": True})
+    assert found.status_code == 400
+    assert found.json()["error"]["code"] == "context_length_exceeded"
+
+
+def test_tokens_are_not_checked_on_the_event_loop(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def noted(*given: Any) -> None:
+        threads.append(threading.current_thread().name)
+        check_ids(*given)
+
+    monkeypatch.setattr("draftwood.server.routes.tokens.check_ids", noted)
+    assert server.post("/detokenize", {"tokens": [97]}).is_success
+    assert [name.startswith("draftwood-text") for name in threads] == [True]
 
 
 def test_no_prompt_waits_for_texts_that_are_only_tokenized(
@@ -171,6 +207,11 @@ def test_tokens(server: Running) -> None:
     for body in ({}, {"prompt": "a", "messages": []}):
         assert server.post("/tokenize", body).status_code == 400
     assert server.post("/detokenize", {"tokens": [260]}).status_code == 400
+    of_messages = {"tools": [], "chat_template_kwargs": {}, "add_generation_prompt": True}
+    for field, value in of_messages.items():
+        error = server.post("/tokenize", {"prompt": "a", field: value}).json()["error"]
+        assert error["param"] == field
+        assert "needs messages" in error["message"]
 
 
 def test_a_model_without_a_chat_template() -> None:
@@ -215,3 +256,19 @@ def test_an_error_inside_the_server_is_the_servers(
     assert found.json()["error"]["type"] == "server_error"
     assert found.headers["x-request-id"] == "mine-8"
     assert counted() == before + 1
+
+
+def test_what_needs_no_key_below_a_path_of_another_application() -> None:
+    given = ServeSettings(("tiny",), "tiny", 64, api_keys=("key",))
+    service = started(tiny_engine("ar"), given, most=None)
+    app = Starlette(routes=[Mount("/llm", application(service))])
+
+    async def statuses(*paths: str) -> list[int]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a") as client:
+            return [(await client.get(path)).status_code for path in paths]
+
+    paths = ("/llm/health", "/llm/metrics", "/llm/", "/llm/page/main.js", "/llm/v1/models")
+    found = asyncio.run(statuses(*paths))
+    service.close()
+    assert found == [200, 200, 200, 200, 401]

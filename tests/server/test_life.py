@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -303,3 +304,20 @@ def test_a_second_signal_stops_at_once(gated: tuple[Running, Gate]) -> None:
         server.server.handle_exit(signal.SIGTERM, None)
         server.thread.join(20)
         assert not server.thread.is_alive()
+
+
+def test_a_second_signal_ends_the_wait_for_clients() -> None:
+    """No request is held any more, and one connection goes on."""
+    with running(tiny_engine("ar")) as server:
+        url = httpx.URL(server.url)
+        with socket.create_connection((url.host, url.port or 80), timeout=30) as client:
+            head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
+            client.sendall(head + b"{")
+            until(lambda: len(server.server.server_state.tasks) == 1)
+            server.server.handle_exit(signal.SIGTERM, None)
+            until(lambda: server.server.should_exit)
+            server.thread.join(1)
+            assert server.thread.is_alive()
+            server.server.handle_exit(signal.SIGTERM, None)
+            server.thread.join(5)
+            assert not server.thread.is_alive()

@@ -141,6 +141,8 @@ def test_prompts_that_begin_alike_are_found_in_the_prefix_cache() -> None:
             found = samples(server)
             assert found["draftwood:prefix_cache_queries_total"] == 3 * 180
             assert found["draftwood:prefix_cache_hits_total"] == 179, "users share no text"
+            kept = server.get("/stats").json()["prefix_bytes"]
+            assert found["draftwood:prefix_cache_bytes"] == kept > 0
 
 
 def test_the_dashboard_reads_metrics_that_there_are() -> None:

@@ -1,6 +1,7 @@
 """Answers that are parsed into text, reasoning and tool calls, through transformers' parser."""
 
 import json
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,20 +23,22 @@ TOOLS: list[dict[str, Any]] = [
     }
 ]
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+BROKEN = '<tool_call>\n{"name": "add", "arguments": {"a": }}\n</tool_call> and more'
 TEXT = f"<think>\nFirst think.\n</think>\n\nI add.\n{CALL}<|im_end|>"
+ASSISTANT = "<|im_start|>assistant\n"
 
 
-def parser(prompt: str = "<|im_start|>assistant\n") -> AnswerParser:
+def parser(prompt: str = ASSISTANT, tools: Sequence[dict[str, Any]] = TOOLS) -> AnswerParser:
     """That of Qwen 3."""
     model = SimpleNamespace(config=SimpleNamespace(model_type="qwen3"))
     make = parser_maker(tiny_tokenizer(), model)
     assert make is not None
-    return make(prompt, TOOLS)
+    return make(prompt, tools)
 
 
-def parts_of(text: str, size: int) -> list[Part]:
+def parts_of(text: str, size: int, found: AnswerParser | None = None) -> list[Part]:
     """All parts of a text that comes in pieces of a size."""
-    found = parser()
+    found = found or parser()
     pieces = [text[i : i + size] for i in range(0, len(text), size)]
     return [part for piece in pieces for part in found.feed(piece)] + found.finish()
 
@@ -64,10 +67,33 @@ def test_a_call_that_is_cut_off_stays_text(size: int) -> None:
 
 @pytest.mark.parametrize("size", [3, 11])
 def test_a_call_that_is_no_json_stays_text(size: int) -> None:
-    broken = '<tool_call>\n{"name": "add", "arguments": {"a": }}\n</tool_call> and more'
-    parts = parts_of(f"Well. {broken}", size)
+    parts = parts_of(f"Well. {BROKEN}", size)
     assert not any(isinstance(part, Call) for part in parts)
-    assert joined(parts, Text) == f"Well. {broken}"
+    assert joined(parts, Text) == f"Well. {BROKEN}"
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("text", ["", "I add.", "\n\nI add.", f"I add. {BROKEN}", CALL])
+def test_the_end_of_the_prompt_is_no_part_of_the_answer(text: str, size: int) -> None:
+    """A prompt without reasoning ends with white space, with which a delimiter may begin."""
+    prompt = f"{ASSISTANT}<think>\n\n</think>\n\n"
+    parts = parts_of(text, size, parser(prompt))
+    assert joined(parts, Text) == ("" if text == CALL else text)
+    assert any(isinstance(part, Call) for part in parts) == (text == CALL)
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_without_tools_a_call_stays_text(size: int) -> None:
+    text = f"Well. {CALL} So."
+    parts = parts_of(text, size, parser(tools=()))
+    assert not any(isinstance(part, Call) for part in parts)
+    assert joined(parts, Text) == text
+
+
+@pytest.mark.parametrize("name", ["7", '"\\ud800"'])
+def test_a_call_that_cannot_be_sent_stays_text(name: str) -> None:
+    text = f'<tool_call>\n{{"name": {name}, "arguments": {{}}}}\n</tool_call>'
+    assert parts_of(text, 1000) == [Text(text)]
 
 
 def test_a_model_of_no_known_family_answers_with_text() -> None:

@@ -61,6 +61,16 @@ def test_seeds_of_choices(seed: int, seeds: list[int]) -> None:
     assert [each.sampling.seed for each in found] == seeds
 
 
+def test_equal_prompts_have_one_seed_only_if_it_is_given() -> None:
+    def seeds(seed: int | None) -> set[int]:
+        body = CompletionRequest(prompt=["a", "a"], seed=seed)
+        found = requests_of(body, [[1], [1]], WANTED, settings(None), frozenset())
+        return {each.sampling.seed for each in found}
+
+    assert seeds(5) == {5}
+    assert len(seeds(None)) == 2
+
+
 def test_end_tokens_of_a_request() -> None:
     body = CompletionRequest(prompt="", ignore_eos=True, stop_token_ids=[3])
     [found] = requests_of(body, [[1]], WANTED, settings(None), frozenset({7}))

@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 from draftwood.grammars.backends.llguidance import LlguidanceCompiler
 from draftwood.grammars.grammar import Grammar
+from draftwood.grammars.limits import excess
+from draftwood.server.errors import ApiError
 from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.structured import grammar_of
 from tests.factories.running_server import Running, running, tiny_engine
@@ -104,7 +106,7 @@ def test_a_text_that_is_continued(server: Running) -> None:
     assert answer[3] == "-"
 
 
-GRAMMARS = ['root ::= "x" | "yz"', 'start: "x" | "yz"']
+GRAMMARS = ['root ::= "x" | "yz"', 'start: "x" | "yz"', 'start: "x" | "yz"  // as start ::=']
 
 
 @pytest.mark.parametrize("grammar", GRAMMARS)
@@ -131,6 +133,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
         "regex",
     ),
     ({"structured_outputs": {"choice": []}}, "structured_outputs", "options"),
+    (
+        {"structured_outputs": {"grammar": '{"grammars": [{"lark_grammar": "start: /a/"}]}'}},
+        "structured_outputs",
+        "(lark)",
+    ),
     ({"structured_outputs": {"json_object": False}}, "structured_outputs", "give true"),
     (
         {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}},
@@ -244,9 +251,40 @@ def test_the_engine_finds_a_grammar_compiled(
     assert threads[0].startswith("draftwood-grammars")
 
 
+def test_a_form_is_not_checked_on_the_event_loop(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = set()
+
+    def noted(kind: str, given: str) -> str:
+        threads.add(threading.current_thread().name)
+        return excess(kind, given)
+
+    monkeypatch.setattr("draftwood.grammars.grammar.excess", noted)
+    form = {"type": "json_schema", "json_schema": {"name": "thing", "schema": SCHEMA}}
+    assert text(server, response_format=form)
+    body = {"prompt": "abc", "max_tokens": 80, "structured_outputs": {"json": SCHEMA}}
+    assert server.post("/v1/completions", body).is_success
+    assert threads
+    assert server.thread.name not in threads
+
+
 def test_other_fields_have_no_grammar() -> None:
     assert grammar_of(ChatRequest(messages=[])) is None
     assert grammar_of(ChatRequest(messages=[], response_format={"type": "text"})) is None
+
+
+def test_tools_that_are_not_to_be_called_leave_a_grammar_alone() -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    fields: dict[str, Any] = {"structured_outputs": {"regex": "a"}, "tools": tools}
+    assert grammar_of(ChatRequest(messages=[], tool_choice="none", **fields))
+    with pytest.raises(ApiError, match="cannot be combined with ignore_eos"):
+        grammar_of(ChatRequest(messages=[], tool_choice="none", ignore_eos=True, **fields))
+
+
+def test_a_field_of_a_schema_may_have_the_name_of_a_keyword() -> None:
+    schema = {"type": "object", "properties": {"$ref": {"type": "string"}}}
+    assert grammar_of(ChatRequest(messages=[], structured_outputs={"json": schema}))
 
 
 def test_clients_with_different_keys_share_no_prefix() -> None:

@@ -1,6 +1,7 @@
 """Tools that an answer must call, and how."""
 
 import json
+import threading
 from collections.abc import Iterator
 from importlib.metadata import version
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
+from draftwood.grammars.limits import excess
 from draftwood.server.parsing import parser_maker, response_template
 from draftwood.server.tools import CallForm, call_form
 from tests.factories.running_server import Running, running, tiny_engine
@@ -123,6 +125,33 @@ def test_calls_that_are_cut_off_are_not_complete(qwen: Running) -> None:
         cut = written.rpartition("</tool_call>")[2]
         assert (choice["message"].get("content") or "") in ("", cut)
     assert whole[0] == 0 < whole[-1]
+
+
+def test_tools_are_not_checked_on_the_event_loop(
+    qwen: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = set()
+
+    def noted(kind: str, given: str) -> str:
+        threads.add(threading.current_thread().name)
+        return excess(kind, given)
+
+    monkeypatch.setattr("draftwood.grammars.grammar.excess", noted)
+    assert qwen.post("/v1/chat/completions", ASK | {"tool_choice": "required"}).is_success
+    assert threads
+    assert qwen.thread.name not in threads
+
+
+def test_an_answer_in_a_given_form_is_no_reasoning() -> None:
+    """The prompt has begun the reasoning, and the form leaves no place for its end."""
+    make = parser_maker(tiny_tokenizer(), QWEN)
+    ask = {name: ASK[name] for name in ("messages", "max_tokens", "temperature")}
+    form = {"structured_outputs": {"choice": ["yes", "no"]}}
+    with running(tiny_engine("ar"), template=f"{TEMPLATE}<think>", parser=make) as server:
+        [choice] = server.post("/v1/chat/completions", ask | form).json()["choices"]
+        assert choice["message"]["content"] in ("yes", "no")
+        [choice] = server.post("/v1/chat/completions", ask).json()["choices"]
+        assert choice["message"]["reasoning_content"]
 
 
 def test_without_a_need_the_model_is_free(qwen: Running) -> None:

@@ -89,7 +89,9 @@ class LlguidanceCompiler:
     def start(self, grammar: Grammar) -> LlguidanceMatcher:
         """See :class:`draftwood.grammars.matcher.Compiler`."""
         ends = self._vocabulary.eos_tokens
-        return LlguidanceMatcher(self._compiled(grammar).deep_copy(), ends, self._size)
+        # Lark has an option by which a forced text may be spelt otherwise.
+        free = "no_forcing" in grammar.text
+        return LlguidanceMatcher(self._compiled(grammar), ends, self._size, free=free)
 
     def _compile(self, grammar: Grammar) -> Any:
         library = need("llguidance", "grammar")
@@ -106,14 +108,21 @@ class LlguidanceCompiler:
 class LlguidanceMatcher:
     """Implements :class:`draftwood.grammars.matcher.Matcher`.
 
+    An ``LLMatcher`` that exceeds a limit stays in error. Drafted tokens may lead it there, which
+    must not end the text: it is made anew when it is moved.
+
     Args:
-        matcher: an ``LLMatcher``.
+        start: an ``LLMatcher`` at the beginning of a text; copies of it are moved.
         ends: tokens that the library lets end a text.
         size: the model's rows of logits.
+        free: whether masks may allow other spellings of a forced text, too.
     """
 
-    def __init__(self, matcher: Any, ends: Sequence[int], size: int) -> None:
-        self._matcher = matcher
+    def __init__(self, start: Any, ends: Sequence[int], size: int, *, free: bool) -> None:
+        self._start = start
+        self._free = free
+        self._matcher = start.deep_copy()
+        self._tokens: list[int] = []
         self._ends = [end for end in ends if end < size]
         self._size = size
 
@@ -134,19 +143,25 @@ class LlguidanceMatcher:
 
     def accept(self, tokens: Sequence[int]) -> int:
         """See :class:`draftwood.grammars.matcher.Matcher`."""
+        if self._matcher.is_error():
+            self._make_anew()
         taken = 0
         while taken < len(tokens):
-            forced = self.forced()
+            forced = self._only()
             count = common_prefix(forced, tokens[taken:]) if forced else 1
             count = int(self._matcher.try_consume_tokens(list(tokens[taken : taken + count])))
             taken += count
             if not count:
                 break
+        self._tokens += tokens[:taken]
         return taken
 
     def rollback(self, count: int) -> None:
         """See :class:`draftwood.grammars.matcher.Matcher`."""
-        if count:
+        if not count:
+            return
+        del self._tokens[-count:]
+        if not self._matcher.is_error():
             self._matcher.rollback(count)
 
     def bits(self) -> NDArray[np.int64]:
@@ -160,16 +175,33 @@ class LlguidanceMatcher:
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
         """See :class:`draftwood.grammars.matcher.Matcher`."""
-        if forced := self.forced():
-            return [token == forced[0] for token in tokens]
+        if only := self._only():
+            return [token == only[0] for token in tokens]
         valid = self._matcher.validate_tokens
-        return [token not in self._ends and valid([token]) == 1 for token in tokens]
+        found = [token not in self._ends and valid([token]) == 1 for token in tokens]
+        if not self._matcher.is_error():
+            return found
+        # A limit was exceeded for one of them; a sampled draft needs what the masks say.
+        self._make_anew()
+        legal = np.unpackbits(self.bits().view(np.uint8), bitorder="little")
+        return [bool(legal[token]) for token in tokens]
 
     def forced(self) -> list[int]:
         """See :class:`draftwood.grammars.matcher.Matcher`."""
         if self._matcher.is_error() or not self._matcher.compute_ff_bytes():
             return []  # the bytes are at hand, the tokens take a hundred times as long
         return list(self._matcher.compute_ff_tokens())
+
+    def _only(self) -> list[int]:
+        """The forced tokens, if the first of them is all that the mask allows."""
+        found = self.forced()
+        if found and self._free and np.unpackbits(self.bits().view(np.uint8)).sum() > 1:
+            return []
+        return found
+
+    def _make_anew(self) -> None:
+        self._matcher = self._start.deep_copy()
+        self._matcher.try_consume_tokens(self._tokens)
 
 
 def _said(matcher: Any) -> str:
@@ -198,11 +230,25 @@ def _choice(texts: Sequence[str]) -> str:
     return "start: CHOICE\nCHOICE: " + " | ".join(map(json.dumps, texts))
 
 
+def _lark(text: str) -> str:
+    """In a list of grammars: text that begins with a brace would be taken for such a list."""
+    return json.dumps({"grammars": [{"lark_grammar": text}]})
+
+
+def _ebnf(grammar: Grammar) -> str:
+    """By the converter alone: `grammar_from` takes a text with a line of Lark for Lark."""
+    converter = need("llguidance.gbnf_to_lark", "grammar")
+    try:
+        return _lark(converter.gbnf_to_lark(grammar.text))
+    except Exception as error:  # its errors have no class in common
+        raise ValueError(str(error)) from error
+
+
 _FORMS: Mapping[str, Callable[[Any, Grammar], Any]] = {
     "json_object": _json,
     "json_schema": _json,
     "regex": lambda library, grammar: library.grammar_from("regex", grammar.text),
     "choice": lambda _, grammar: _choice(json.loads(grammar.text)),
-    "lark": lambda library, grammar: library.grammar_from("lark", grammar.text),
-    "ebnf": lambda library, grammar: library.grammar_from("gbnf", grammar.text),
+    "lark": lambda _, grammar: _lark(grammar.text),
+    "ebnf": lambda _, grammar: _ebnf(grammar),
 }

@@ -34,7 +34,8 @@ class TextIds:
     """Recognises each text by all that it said one step ago.
 
     Requests that have said the same are alike, so it does not matter which of them goes on. Texts
-    are kept and compared whole: that takes a tenth of the time of a digest.
+    are kept and compared whole. Of texts of 4,000 tokens that takes a fifth of the time of a
+    digest, or less.
 
     Args:
         patience: steps without a text after which it is forgotten.

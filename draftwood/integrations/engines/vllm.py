@@ -23,7 +23,7 @@ from draftwood.integrations.engines.encoding import encoding, vocabulary_of
 from draftwood.integrations.engines.environment import costs_of, method_of
 from draftwood.integrations.engines.texts import TextIds
 
-DEFAULT_METHOD = "auto:also=memory:context.lengths=5+4+3+2+1"
+DEFAULT_METHOD = "auto:also=memory:context.lengths=8+5+4+3+2+1"
 """What drafts where ``DRAFTWOOD_METHOD`` names nothing else.
 
 Elsewhere the adjacency table continues short matches. Here it learns nothing, as there are no

@@ -30,8 +30,13 @@ from draftwood.integrations.transformers.attachment import attachment_of
 from draftwood.integrations.transformers.call import GenerateCall, Generated
 from draftwood.integrations.transformers.calling_frame import TokenizerSignature, withheld_from
 from draftwood.integrations.transformers.failures import raise_failed
-from draftwood.integrations.transformers.inputs import Inputs, arguments, pad_token
-from draftwood.integrations.transformers.limits import refuse_unsupported
+from draftwood.integrations.transformers.inputs import (
+    Inputs,
+    arguments,
+    pad_token,
+    with_pad_token,
+)
+from draftwood.integrations.transformers.limits import refuse_paged, refuse_unsupported
 from draftwood.integrations.transformers.streaming import (
     SingleEndStreamer,
     put_tokens,
@@ -167,8 +172,13 @@ def custom_generate(text: str, **options: object) -> CustomGenerate:
     chosen = methods.method(text, **options)
     given = sorted(options.items(), key=itemgetter(0))
     settings = [f"{name}={_as_text(value)}" for name, value in given]
-    key = (text, *((name, type(value), value) for name, value in given))
+    key = (text, *((name, type(value), _frozen(value)) for name, value in given))
     return CustomGenerate(":".join([text, *settings]), chosen, key)
+
+
+def _frozen(value: object) -> object:
+    """A setting's value with a hash: a list is taken for a setting of several values, too."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _as_text(value: object) -> str:
@@ -219,11 +229,13 @@ def generate(
     try:
         if "custom_generate" in kwargs:
             raise DraftwoodError("custom_generate is given by method: leave it out")
+        refuse_paged(kwargs)
         if kwargs.get("stop_strings") and tokenizer is None:
             raise DraftwoodError("stop_strings need a tokenizer: give one")
         config = kwargs.get("generation_config")
         pad = pad_token(kwargs, config, model.generation_config, tokenizer)
         kwargs = arguments(inputs, kwargs, tokenizer, pad or 0, model.device)
+        kwargs = with_pad_token(kwargs, model.generation_config, tokenizer)
         generate: Any = model.generate  # which transformers leaves without a usable type
         generated: Generated = generate(
             **kwargs,

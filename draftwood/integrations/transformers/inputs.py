@@ -4,6 +4,7 @@ Texts are tokenised one by one and padded here, on the left, so the tokenizer ne
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -103,6 +104,38 @@ def pad_token(*sources: Any) -> int | None:
             if found is not None:
                 return int(found[0] if isinstance(found, (list, tuple)) else found)
     return None
+
+
+def with_pad_token(
+    given: Mapping[str, Any], model_config: Any, tokenizer: PreTrainedTokenizerBase | None
+) -> dict[str, Any]:
+    """``generate``'s keyword arguments, with the tokenizer's pad token if nothing else names one.
+
+    Args:
+        given: what :func:`arguments` made.
+        model_config: the model's generation config.
+        tokenizer: the model's, if known.
+    """
+    found, config = dict(given), given.get("generation_config")
+    pad = getattr(tokenizer, "pad_token_id", None)
+    others = [given.get("pad_token_id"), *(_pad_of(each) for each in (config, model_config))]
+    if pad is None or any(each is not None for each in others):
+        return found
+    if config is None:
+        found["pad_token_id"] = pad
+    else:
+        # transformers warns of a setting beside a config.
+        found["generation_config"] = config = copy(config)
+        config.pad_token_id = pad
+    if "attention_mask" not in found and "input_ids" in found:
+        # generate would take such tokens of a prompt for padding.
+        found["attention_mask"] = torch.ones_like(found["input_ids"])
+    return found
+
+
+def _pad_of(config: Any) -> int | None:
+    found: int | None = getattr(config, "pad_token_id", None)
+    return found
 
 
 def _tensor(ids: torch.Tensor) -> torch.Tensor:

@@ -60,9 +60,7 @@ def refuse_unsupported(
     for name, reason in _REASONS.items():
         value = getattr(config, name, None)
         if value and value != _HARMLESS.get(name):
-            raise DraftwoodError(
-                f"generate({name}={value!r}) cannot be combined with a Draftwood method: {reason}"
-            )
+            raise _refusal(name, value, reason)
     if config.use_cache is False:
         raise DraftwoodError(
             "generate(use_cache=False) cannot be honoured, because drafting needs a cache: leave "
@@ -77,6 +75,23 @@ def refuse_unsupported(
             )
     _refuse_cache(model_kwargs.get("past_key_values"))
     _refuse_positions(model_kwargs.get("position_ids"), model_kwargs.get("attention_mask"))
+
+
+def refuse_paged(kwargs: Mapping[str, Any]) -> None:
+    """Refuse the setting with which ``generate`` decodes by itself, whatever callable it is given.
+
+    Raises:
+        DraftwoodError: it is among a call's keyword arguments.
+    """
+    name = "cache_implementation"
+    if kwargs.get(name) == "paged":
+        raise _refusal(name, "paged", _REASONS[name])
+
+
+def _refusal(name: str, value: object, reason: str) -> DraftwoodError:
+    return DraftwoodError(
+        f"generate({name}={value!r}) cannot be combined with a Draftwood method: {reason}"
+    )
 
 
 def _refuse_adapters(model: PreTrainedModel) -> None:
@@ -119,12 +134,15 @@ def _refuse_cache(cache: Any) -> None:
 def _refuse_positions(positions: torch.Tensor | None, mask: torch.Tensor | None) -> None:
     if positions is None:
         return
+    # Models that read images place a token on several axes, on all of which text counts alike.
+    same = positions.dim() <= 3
     if mask is None:
         expected = torch.arange(positions.shape[-1], device=positions.device)
-        same = positions.dim() <= 2 and bool((positions == expected).all())
+        same = same and bool((positions == expected).all())
     else:
         expected = mask.ne(0).long().cumsum(-1) - 1
-        same = positions.shape == mask.shape and bool(((positions == expected) | mask.eq(0)).all())
+        same = same and positions.shape[-2:] == mask.shape
+        same = same and bool(((positions == expected) | mask.eq(0)).all())
     if not same:
         raise DraftwoodError(
             "generate(position_ids=...) is not supported, because positions count the prompt's "

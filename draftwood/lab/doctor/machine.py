@@ -2,8 +2,10 @@
 
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -37,6 +39,9 @@ def machine_findings(device: torch.device, threads: int | None, model: str = "")
     if device.type == "cpu":
         found += [threads_finding(used, usable_cores(), model)]
         found += [kernels_finding(kernels_version(), sys.platform, os.environ, model)]
+    else:
+        compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+        found += [triton_finding(triton_version(), compiler, model)]
     found += [load_finding(busy.warning(used), model)]
     free = free_memory(device)
     found += [Finding("free memory", "unknown" if free is None else readable(free))]
@@ -54,17 +59,17 @@ def threads_finding(threads: int, cores: int, model: str = "") -> Finding:
 
 
 def kernels_finding(
-    version: str, system: str, environment: Mapping[str, str], model: str = ""
+    compiled: str, system: str, environment: Mapping[str, str], model: str = ""
 ) -> Finding:
     """Whether the kernels for a CPU have been compiled.
 
     Args:
-        version: of the kernels; empty without.
+        compiled: version of the kernels; empty without.
         system: as ``sys.platform``.
         environment: variables.
         model: for commands; empty: none.
     """
-    if version:
+    if compiled:
         return Finding("kernels", "compiled for this processor")
     if environment.get(VARIABLE, "").lower() == "off":
         text = f"not used, because {VARIABLE}=off"
@@ -76,6 +81,36 @@ def kernels_finding(
     else:
         return Finding("kernels", "none for this system: PyTorch computes")
     return Finding("kernels", text, "note", (help_,))
+
+
+def triton_version() -> str:
+    """The version of Triton; empty if it is not installed."""
+    for package in ("triton", "triton-windows"):
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            continue
+    return ""
+
+
+def triton_finding(installed: str, compiler: str | None, model: str = "") -> Finding:
+    """Whether the kernels for a GPU can be compiled.
+
+    Args:
+        installed: version of Triton; empty without.
+        compiler: for C, which Triton calls; None: not found.
+        model: for commands; empty: none.
+    """
+    without = "PyTorch's attention with masks instead, and no CUDA graphs"
+    if not installed:
+        help_ = Advice("install Triton", "pip install triton")
+        return Finding("kernels", f"no Triton: {without}", "warning", (help_,))
+    if compiler is None:
+        need = "install a C compiler (gcc or clang), or name one that is there"
+        help_ = Advice(need, f"CC=COMPILER {doctor_command(model)}")
+        text = f"Triton {installed} finds no C compiler: {without}"
+        return Finding("kernels", text, "warning", (help_,))
+    return Finding("kernels", f"Triton {installed}")
 
 
 def load_finding(warning: str | None, model: str = "") -> Finding:

@@ -6,6 +6,7 @@ tokens accepted since the first state. The matcher is moved to a state when the 
 
 from typing import Any
 
+from draftwood.errors import DraftwoodError
 from draftwood.tree import common_prefix
 
 
@@ -41,6 +42,20 @@ class MatcherState:
         if taken:
             self._accepted = self._shared.accepted = (*self._accepted, token)
         return taken
+
+    def rollback(self, count: int = 1) -> None:
+        """Take the last tokens back.
+
+        Raises:
+            DraftwoodError: the matcher accepted some of them before it was shared.
+        """
+        left = len(self._accepted) - count
+        if left < 0:
+            raise DraftwoodError(
+                f"a logits processor takes back {count} tokens of its matcher, which has accepted "
+                f"{len(self._accepted)} since it was copied: give it a fork() of its own"
+            )
+        self._accepted = self._accepted[:left]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

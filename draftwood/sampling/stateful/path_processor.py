@@ -48,6 +48,7 @@ class PathProcessor(LogitsProcessor):
     def fresh(self) -> "PathProcessor":
         """A processor in the first state, for a new sequence."""
         found = copy(self)
+        found._copier = Copier(self.name)  # the old one keeps the matchers of its sequence
         found._begin()
         return found
 

@@ -12,12 +12,13 @@ from draftwood.server.chat_answer import ChatAnswer
 from draftwood.server.chat_template import render_chat
 from draftwood.server.errors import bad_request
 from draftwood.server.parsing import AnswerParser, MakeParser, PlainAnswer
+from draftwood.server.routes.tokens import check_ids
 from draftwood.server.sampling import MOST_LOGPROBS, Wanted, requests_of
 from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.service import Service, arrival
 from draftwood.server.sse import unless_disconnected
 from draftwood.server.structured import grammar_field
-from draftwood.server.tools import tool_grammar, tools_of
+from draftwood.server.tools import asks_grammar, tool_grammar, tools_of
 from draftwood.server.values import check_values
 
 
@@ -56,17 +57,25 @@ async def _prepared(
 ) -> _Prepared:
     """Tokenize the conversation and compile the grammar."""
     prompt = await service.text.run(_prompt, body, service, tools)
+    grammar = None
+    if asks_grammar(body, tools):
+        given = (body, tools, service.call_form, prompt.text)
+        grammar = await service.compiled(tool_grammar, *given)
+    # Of a text in a given form nothing is split off, even if the prompt has begun the reasoning.
+    parses = body.value("skip_special_tokens", default=True) and not body.has_form
+    make = service.parser if parses else None
     maximum = body.max_completion_tokens
-    make = service.parser if body.value("skip_special_tokens", default=True) else None
     wanted = Wanted(
         max_tokens=body.max_tokens if maximum is None else maximum,
         default_tokens=service.settings.max_tokens,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         prompt_field="messages",
         parses=make is not None,
-        grammar=tool_grammar(body, tools, service.call_form, prompt.text),
+        grammar=grammar,
+        limit_field="max_tokens" if maximum is None else "max_completion_tokens",
     )
-    requests = requests_of(body, [prompt.ids], wanted, service.settings, service.eos, owner)
+    asked = (body, [prompt.ids], wanted, service.settings, service.eos, owner)
+    requests = await service.compiled(requests_of, *asked) if body.has_form else requests_of(*asked)
     await service.check_grammar(requests[0], "tools" if wanted.grammar else grammar_field(body))
     return _Prepared(requests, [_parser(make, prompt, tools) for _ in requests])
 
@@ -86,6 +95,8 @@ def _parser(
 
 
 def _prompt(body: ChatRequest, service: Service, tools: Sequence[dict[str, Any]]) -> _Prompt:
+    """The prompt; stop tokens that are none are refused."""
+    check_ids(body.stop_token_ids or (), service.text.vocabulary, "stop_token_ids")
     text = render_chat(body, service.text, tools)
     service.text.check_length(text, service.settings.context, "messages")
     return _Prompt(text, service.text.encode(text, special=False))

@@ -63,7 +63,8 @@ async def _prepared(
     prompts = await service.text.run(_prompts, body, service)
     wanted = Wanted(body.max_tokens, _MAX_TOKENS, body.logprobs, "prompt")
     ids = [each.ids for each in prompts]
-    requests = requests_of(body, ids, wanted, service.settings, service.eos, owner)
+    asked = (body, ids, wanted, service.settings, service.eos, owner)
+    requests = await service.compiled(requests_of, *asked) if body.has_form else requests_of(*asked)
     await service.check_grammar(requests[0], grammar_field(body))
     return prompts, requests
 
@@ -85,7 +86,8 @@ def _listed(body: CompletionRequest) -> Sequence[Any]:
 
 
 def _prompts(body: CompletionRequest, service: Service) -> list[_Prompt]:
-    """The prompts, each as token ids."""
+    """The prompts, each as token ids; stop tokens that are none are refused."""
+    check_ids(body.stop_token_ids or (), service.text.vocabulary, "stop_token_ids")
     given = _listed(body)
     if {type(each) for each in given} not in ({str}, {list}):
         raise bad_request(
@@ -100,7 +102,8 @@ def _prompt(given: str | list[int], body: CompletionRequest, service: Service) -
         special = body.value("add_special_tokens", default=True)
         return _Prompt(service.text.encode(given, special=special), given if body.echo else "")
     check_ids(given, service.text.vocabulary, "prompt")
-    return _Prompt(given, service.text.decode(given) if body.echo else "")
+    fits = len(given) < service.settings.context  # else it is refused, and its text not needed
+    return _Prompt(given, service.text.decode(given) if body.echo and fits else "")
 
 
 @dataclass(eq=False)

@@ -1,6 +1,6 @@
 """``/tokenize`` and ``/detokenize``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -21,6 +21,9 @@ from draftwood.server.text import TextWorker
 
 T = TypeVar("T")
 
+_OF_MESSAGES = ("add_generation_prompt", "tools", "chat_template_kwargs")
+"""Fields of ``/tokenize`` that only the chat template reads."""
+
 
 async def tokenize(request: Request) -> Response:
     """Token ids of a text or a conversation."""
@@ -28,6 +31,10 @@ async def tokenize(request: Request) -> Response:
     body = await service.body(request, TokenizeRequest)
     if (body.prompt is None) == (body.messages is None):
         raise bad_request("give either prompt or messages", "prompt")
+    if body.messages is None:
+        for name in _OF_MESSAGES:
+            if getattr(body, name) is not None:
+                raise bad_request(f"{name} needs messages: a prompt is no conversation", name)
     return json(await _aside(request, _tokenized, body, service.settings.context))
 
 
@@ -35,11 +42,10 @@ async def detokenize(request: Request) -> Response:
     """The text of token ids."""
     service: Service = request.app.state.service
     body = await service.body(request, DetokenizeRequest)
-    check_ids(body.tokens, service.text.vocabulary, "tokens")
     return json(await _aside(request, _detokenized, body.tokens))
 
 
-def check_ids(ids: list[int], vocabulary: int, field: str) -> None:
+def check_ids(ids: Sequence[int], vocabulary: int, field: str) -> None:
     """Refuse ids that are no tokens.
 
     Raises:
@@ -62,7 +68,8 @@ async def _aside(request: Request, function: Callable[..., T], *args: Any) -> T:
         return await unless_disconnected(request, text.run(function, text, *args))
 
 
-def _detokenized(text: TextWorker, tokens: list[int]) -> DetokenizeResponse:
+def _detokenized(text: TextWorker, tokens: Sequence[int]) -> DetokenizeResponse:
+    check_ids(tokens, text.vocabulary, "tokens")
     return DetokenizeResponse(text.decode(tokens))
 
 

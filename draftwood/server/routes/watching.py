@@ -60,6 +60,7 @@ async def stats(request: Request) -> Response:
         price=engine.price,
         prefix_queries=engine.prefix_queries,
         prefix_hits=engine.prefix_hits,
+        prefix_bytes=engine.prefix_bytes,
         request_steps=tally.steps,
         committed_tokens=tally.committed,
         draft_tokens=tally.drafted,

@@ -131,3 +131,9 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         """The field's value, or a default if it was left out or null."""
         found = getattr(self, name)
         return default if found is None else found
+
+    @property
+    def has_form(self) -> bool:
+        """Whether a form is named that the answer must have."""
+        text = self.response_format in (None, {"type": "text"})
+        return not text or self.structured_outputs is not None

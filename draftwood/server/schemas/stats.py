@@ -26,6 +26,9 @@ class Stats(msgspec.Struct, kw_only=True):
         int,
         Meta(description="those of them that were copied from other texts or choices"),
     ]
+    prefix_bytes: Annotated[
+        int, Meta(description="bytes of the finished texts whose keys and values are kept")
+    ]
     request_steps: Annotated[
         int, Meta(description="steps after the prompt; one of a batch counts for each request")
     ]

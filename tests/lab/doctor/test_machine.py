@@ -51,6 +51,29 @@ def test_kernels(
     assert all(each.command for each in found.advice)
 
 
+@pytest.mark.parametrize(
+    ("installed", "compiler", "state", "words"),
+    [
+        ("3.6.0", "/usr/bin/gcc", "ok", "Triton 3.6.0"),
+        ("", "/usr/bin/gcc", "warning", "pip install triton"),
+        ("3.6.0", None, "warning", "CC=COMPILER draftwood doctor BIG"),
+    ],
+)
+def test_triton(installed: str, compiler: str | None, state: str, words: str) -> None:
+    found = machine.triton_finding(installed, compiler, "BIG")
+    assert found.state == state
+    assert words in " ".join([found.text, *(each.command for each in found.advice)])
+
+
+def test_a_gpu_needs_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "device_name", lambda _device: "a GPU")
+    monkeypatch.setattr(machine, "free_memory", lambda _device: None)
+    monkeypatch.setattr(machine, "triton_version", lambda: "")
+    found = {e.name: e for e in machine.machine_findings(torch.device("cuda"), None)}
+    assert found["kernels"].text.startswith("no Triton")
+    assert "threads" not in found
+
+
 def test_load_by_others_is_a_warning() -> None:
     assert machine.load_finding(None).state == "ok"
     found = machine.load_finding("other processes are using 2 of the 2 cores", "BIG")

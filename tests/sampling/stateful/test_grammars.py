@@ -1,15 +1,20 @@
 """A grammar's processor under every way to verify: each path is masked by its own tokens."""
 
+import gc
 from functools import cache
+from weakref import WeakSet
 
 import pytest
+import torch
 
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
 from draftwood.sampling.sampler import Sampler, SamplingParams
-from tests.factories.grammars import STOP, Forking, Grammar, Matcher, Rolling, Sealed, Twin
+from draftwood.sampling.stateful import PathProcessor
+from draftwood.sampling.stateful.copying import Copier
+from tests.factories.grammars import STOP, Forking, Grammar, Matcher, Rolling, Sealed, Twin, allowed
 from tests.factories.markov_target import FakeHost, MarkovTarget
 
 METHODS = ["ar", "goose", "rrsw", "traversal", "block", "mixed", "auto", "auto:drafter=model"]
@@ -85,6 +90,52 @@ def test_without_copies_calls_are_out_of_order(name: str) -> None:
         except (AssertionError, DraftwoodError):
             failed += 1
     assert failed
+
+
+class Probing(Grammar):
+    """Looks ahead with its matcher, and takes that back."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        found = super().__call__(input_ids, scores)
+        for matcher in self.matchers:
+            if not matcher.is_terminated():
+                assert matcher.accept_token(int(found[0].argmax()))
+                matcher.rollback(1)  # type: ignore[attr-defined]
+        return found
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_processor_may_take_its_matcher_back(name: str) -> None:
+    for seed in SEEDS[:2]:
+        assert decode(name, [Probing(Rolling, 0)], 1.0, seed).tokens == expected(name, 1.0, seed)
+
+
+def test_a_matcher_is_not_taken_back_beyond_its_first_copy() -> None:
+    grammar = Grammar(Rolling, 0)
+    grammar.matchers = [Rolling(0)]
+    assert grammar.matchers[0].accept_token(allowed((), 0)[0])
+    [state] = Copier("Grammar").copy(grammar).matchers
+    with pytest.raises(DraftwoodError, match="takes back 1 tokens of its matcher"):
+        state.rollback(1)
+
+
+def test_a_sequence_leaves_no_matcher_behind() -> None:
+    made: WeakSet[Rolling] = WeakSet()
+
+    class Counted(Rolling):
+        def __init__(self, rule: int) -> None:
+            super().__init__(rule)
+            made.add(self)
+
+    given = PathProcessor(Grammar(Counted, 0))
+    for _ in range(3):
+        processor = given.fresh()
+        for ids in ([5], [5, *allowed((), 0)[:1]]):
+            processor(torch.tensor([ids]), torch.zeros(1, STOP + 1))
+        assert made
+    del processor
+    gc.collect()
+    assert not made
 
 
 def test_matchers_without_a_copy_are_refused_by_name() -> None:

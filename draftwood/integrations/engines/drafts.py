@@ -14,7 +14,7 @@ from draftwood.engine.lockstep import Drafted, draft, free
 from draftwood.engine.model_free_host import ModelFreeHost
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines.acceptance import Acceptance
-from draftwood.integrations.engines.rows import TopRows, no_rows
+from draftwood.integrations.engines.rows import TopRows, no_rows, rows_of_text
 from draftwood.methods.recipe import Method
 from draftwood.protocols import (
     Bid,
@@ -93,6 +93,9 @@ class EngineDrafts:
         costs: of the engine's steps; given for a method that weighs them.
         encode: tokenizes files of text that a drafter is given.
         vocabulary: digest of the tokenizer, against which tables and memories are checked.
+        read_text: sources that learn from the target's likeliest tokens learn from the tokens of
+            the text, as the engine gives no rows. Of drafts only accepted tokens have some then, so
+            that an adjacency table needs ``harvest=accepted``.
 
     Attributes:
         needs: what the sources read of the target's rows.
@@ -112,6 +115,7 @@ class EngineDrafts:
         costs: StepCosts = USUAL_COSTS,
         encode: Callable[[str], Sequence[int]] | None = None,
         vocabulary: str = "",
+        read_text: bool = False,
     ) -> None:
         _check(method)
         unknown: Any = None
@@ -130,6 +134,7 @@ class EngineDrafts:
         self.needs = method.policy.needs
         for drafter in self._drafters.values():
             self.needs |= drafter.needs
+        self._read_text = read_text and self.needs.top_k > 0
         if self.needs.taps:
             raise DraftwoodError(f"method {method.name} reads hidden states, which are not at hand")
 
@@ -256,6 +261,8 @@ class EngineDrafts:
         self.end(request)
         # First what may fail: a slot that is taken then would never be free again.
         prompt, anchor = np.array(tokens[:-1], dtype=np.int64), int(tokens[-1])
+        if rows is None and self._read_text:
+            rows = rows_of_text(tokens[1:], range(len(prompt)), len(prompt))
         begun = Prefill(prompt, anchor, _output(rows, self.needs.top_k), namespace)
         state = self._policy.start()
         slot = self._free.pop() if self._free else len(self._requests)
@@ -268,6 +275,9 @@ class EngineDrafts:
         tree = TreeBuilder(own.anchor).build() if own.drafted is None else own.drafted.tree
         path = _accepted(tree, tokens)
         committed = tuple(map(int, tokens))
+        if rows is None and self._read_text:
+            known = [ROOT, *path]
+            rows = rows_of_text(committed[: len(known)], known, len(tree))
         output = _output(rows, self.needs.top_k)
         outcome = Outcome(tree, path, committed, output)
         for drafter in self._drafters.values():

@@ -29,7 +29,8 @@ def method_of(
         budget: most nodes of a draft, as the engine is told; the method's own budget does not
             count.
         environment: variables.
-        chain: the engine verifies chains, so that ``auto`` drafts one.
+        chain: the engine verifies chains and gives no rows, so that ``auto`` drafts one, and learns
+            from the text.
 
     Raises:
         DraftwoodError: the spelling is wrong, or the method drafts trees for an engine that
@@ -40,7 +41,7 @@ def method_of(
     try:
         fixed = {"verifier": "walk", "budget": str(budget)}
         if chain and name == "auto":
-            fixed["shape"] = "chain"
+            fixed |= {"shape": "chain", "adjacency.harvest": "accepted"}
         there = settings_of(methods.recipe(name))
         found = methods.spelt(text, {key: each for key, each in fixed.items() if key in there})
     except DraftwoodError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,24 @@ class TopRows:
             tokens[:, :found], probabilities[:, :found] = self.tokens, self.probabilities
         argmax = tokens[:, 0] if width else np.empty(0, dtype=np.int64)
         return TargetOutput(logits, argmax, tokens, probabilities)
+
+
+_SAID = 0.4
+"""Probability that a token which came next is given. On recorded answers it hardly mattered: with a
+prepared table 0.2 to 0.9 led to 3.25 to 3.23 tokens a step, without one to the same drafts."""
+
+
+def rows_of_text(following: Sequence[int], places: Sequence[int], count: int) -> TopRows:
+    """Rows of an engine that gives none: the token that came next stands for the likeliest ones.
+
+    Args:
+        following: the tokens that came next.
+        places: after which rows; nothing is known of the others.
+        count: of all rows.
+    """
+    tokens, probabilities = np.zeros((count, 1), np.int64), np.zeros((count, 1), np.float32)
+    tokens[places, 0], probabilities[places, 0] = following, _SAID
+    return TopRows(tokens, probabilities)
 
 
 def no_rows(width: int) -> TopRows:

@@ -23,11 +23,12 @@ from draftwood.integrations.engines.encoding import encoding, vocabulary_of
 from draftwood.integrations.engines.environment import costs_of, method_of
 from draftwood.integrations.engines.texts import TextIds
 
-DEFAULT_METHOD = "auto:also=memory:context.lengths=8+5+4+3+2+1"
+DEFAULT_METHOD = "auto:also=memory:context.lengths=8+5+4+3+2+1:adjacency.shared=true"
 """What drafts where ``DRAFTWOOD_METHOD`` names nothing else.
 
-Elsewhere the adjacency table continues short matches. Here it learns nothing, as there are no
-logits, so the context is searched for them as well.
+Elsewhere the adjacency table continues short matches, by what the target ranked. Here there are no
+logits, so it learns from the texts of all requests, and the context is searched for short matches
+as well.
 """
 
 
@@ -53,6 +54,7 @@ class Proposer:
             costs=costs_of(USUAL_COSTS),
             encode=encoding(tokenizer),
             vocabulary=vocabulary_of(method, tokenizer),
+            read_text=True,
         )
         self._texts = TextIds()
 

@@ -128,6 +128,27 @@ def test_a_memory_is_of_one_namespace() -> None:
         assert tree.tokens.tolist()[1:3] == expected
 
 
+TABLE = "auto:verifier=walk:shape=chain:chain=:adjacency.harvest=accepted:adjacency.shared=true"
+
+
+@pytest.mark.parametrize("read_text", [True, False])
+def test_a_table_learns_from_the_text_where_there_are_no_rows(read_text: bool) -> None:
+    found = drafts(TABLE, read_text=read_text)
+    found.begin("old", [1, 2, 3, 4, 5])
+    found.commit("old", [6, 7])
+    found.end("old")
+    found.begin("new", [30, 1, 2])
+    [tree] = found.draft(["new"])
+    assert tree is not None
+    assert tree.tokens.tolist()[1:3] == ([3, 4] if read_text else [])
+    found.commit("new", [3, 20])
+    # What follows the rejected 4 is not known from this step, and still from the first text.
+    found.begin("third", [40, 3, 4])
+    [tree] = found.draft(["third"])
+    assert tree is not None
+    assert tree.tokens.tolist()[1:3] == ([5, 6] if read_text else [])
+
+
 class Broken(ContextIndex):
     """Fails for the text of one request."""
 

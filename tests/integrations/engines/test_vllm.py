@@ -137,6 +137,18 @@ def test_a_failure_leaves_rows_without_drafts(
     assert len(caplog.records) == 1
 
 
+def test_the_table_learns_from_the_texts_of_all_requests() -> None:
+    proposer, lines = Proposer(configured()), np.zeros((1, 40), dtype=np.int32)
+    lines[0, :5] = [1, 2, 3, 4, 5]
+    proposer.propose([[5]], np.array([5]), lines)
+    lines[0, 5:7] = [6, 7]
+    proposer.propose([[6, 7]], np.array([7]), lines)
+    # Another request, of whose text only one token was said before.
+    lines[0, :3] = [30, 31, 4]
+    [draft] = proposer.propose([[4]], np.array([3]), lines)
+    assert draft[:2] == [5, 6]
+
+
 def as_they_are(costs: StepCosts) -> dict[str, object]:
     return costs.to_json()
 

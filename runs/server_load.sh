@@ -57,8 +57,8 @@ start_transformers() {
     mkdir -p "$OUT/hub"  # it lists the hub's cache, and fails without one
     # Left to itself its cache takes most of the memory, of which the others need some.
     HF_HUB_CACHE=$OUT/hub started transformers "$where" "$(version "$python" transformers)" '{}' \
-        "$python" -m transformers.cli.transformers serve "$where" --continuous-batching --cb-max-memory-percent "${CB_MEMORY:-0.1}" \
-        --device cpu --dtype float32 --port "$PORT"
+        "$python" -m transformers.cli.transformers serve "$where" --continuous-batching \
+        --cb-max-memory-percent "${CB_MEMORY:-0.1}" --device cpu --dtype float32 --port "$PORT"
 }
 start_llamacpp() {
     local file=$OUT/$MODEL-float32.gguf

@@ -21,6 +21,8 @@ from draftwood.server.generation import Generation
 from draftwood.server.metrics import ServerMetrics
 from draftwood.server.parsing import MakeParser
 from draftwood.server.room import Places, Room
+from draftwood.server.sampling import Wanted, requests_of
+from draftwood.server.schemas.fields import SamplingFields
 from draftwood.server.settings import ServeSettings
 from draftwood.server.text import TextWorker
 from draftwood.server.tools import CallForm
@@ -97,6 +99,13 @@ class Service:
     async def compiled(self, function: Callable[..., R], *args: Any) -> R:
         """Call a function on the thread of grammars: a large schema takes seconds to check."""
         return await asyncio.get_running_loop().run_in_executor(self.compiling, function, *args)
+
+    async def requests(
+        self, body: SamplingFields, prompts: Sequence[Sequence[int]], wanted: Wanted, owner: str
+    ) -> list[Request]:
+        """:func:`draftwood.server.sampling.requests_of`, beside the event loop for a given form."""
+        given = (body, prompts, wanted, self.settings, self.eos, owner)
+        return await self.compiled(requests_of, *given) if body.has_form else requests_of(*given)
 
     async def check_grammar(self, request: Request, field: str) -> None:
         """Compile the grammar of a request beside the engine, which then finds it compiled.

@@ -5,10 +5,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pkgutil import resolve_name
 from typing import Any
 
 import httpx
 import openai
+import pytest
 from transformers import PreTrainedTokenizerBase
 
 from draftwood.engine.engine import Engine
@@ -106,3 +108,20 @@ def running(
         server.should_exit = server.force_exit = True
         thread.join(30)
         assert not thread.is_alive()
+
+
+def threads_of(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+    """The names of the threads that call a function, one for each call from now on.
+
+    Args:
+        monkeypatch: undoes it.
+        name: of the function or method, with all before it.
+    """
+    function, threads = resolve_name(name), list[str]()
+
+    def noted(*given: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return function(*given)
+
+    monkeypatch.setattr(name, noted)
+    return threads

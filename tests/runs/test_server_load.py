@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +113,15 @@ class Served(httpx.AsyncBaseTransport):
         return httpx.Response(200, text=lines + "data: [DONE]\n\n", request=request)
 
 
+def reached(monkeypatch: pytest.MonkeyPatch, transport: httpx.AsyncBaseTransport) -> None:
+    """Let all clients reach this server."""
+    client = partial(httpx.AsyncClient, transport=transport)
+    monkeypatch.setattr(httpx, "AsyncClient", lambda base_url, **_: client(base_url=base_url))
+
+
 def test_no_more_requests_run_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    served, made = Served(), httpx.AsyncClient
-    monkeypatch.setattr(
-        httpx, "AsyncClient", lambda base_url, **_: made(base_url=base_url, transport=served)
-    )
+    served = Served()
+    reached(monkeypatch, served)
     answers = asyncio.run(run("http://server", itertools.repeat({"model": "m"}), 3, 0.0, 0.2))
     assert served.most == 3
     assert served.requests == len(answers) > 6
@@ -130,21 +135,16 @@ def test_a_server_is_warmed_up_by_as_many_requests_as_it_will_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = Server("s", "http://server", "m", "software", 0, {})
-    served, made = Served(), httpx.AsyncClient
-    monkeypatch.setattr(
-        httpx, "AsyncClient", lambda base_url, **_: made(base_url=base_url, transport=served)
-    )
-    warm_up(server, 3)
+    served = Served()
+    with monkeypatch.context() as patched:
+        reached(patched, served)
+        warm_up(server, 3)
     assert served.requests == served.most == 3
 
     def refuse(request: httpx.Request) -> httpx.Response:
         return httpx.Response(500, text="out of memory", request=request)
 
-    monkeypatch.setattr(
-        httpx,
-        "AsyncClient",
-        lambda base_url, **_: made(base_url=base_url, transport=httpx.MockTransport(refuse)),
-    )
+    reached(monkeypatch, httpx.MockTransport(refuse))
     with pytest.raises(click.ClickException, match=r"s did not answer: 500.*out of memory"):
         warm_up(server, 3)
 

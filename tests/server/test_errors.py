@@ -1,12 +1,10 @@
 """Bodies that are no requests, unknown paths, limits and keys."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from typing import Any
 
 import httpx
 import openai
@@ -15,11 +13,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from draftwood.server.app import application
-from draftwood.server.routes.tokens import check_ids
 from draftwood.server.service import started
 from draftwood.server.settings import ServeSettings
 from draftwood.server.text import TextWorker
-from tests.factories.running_server import Running, running, tiny_engine
+from tests.factories.running_server import Running, running, threads_of, tiny_engine
 from tests.factories.tiny_llama import tiny_tokenizer
 
 
@@ -103,13 +100,7 @@ def test_tokens_that_cannot_fit_are_not_decoded(
 def test_tokens_are_not_checked_on_the_event_loop(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads = []
-
-    def noted(*given: Any) -> None:
-        threads.append(threading.current_thread().name)
-        check_ids(*given)
-
-    monkeypatch.setattr("draftwood.server.routes.tokens.check_ids", noted)
+    threads = threads_of(monkeypatch, "draftwood.server.routes.tokens.check_ids")
     assert server.post("/detokenize", {"tokens": [97]}).is_success
     assert [name.startswith("draftwood-text") for name in threads] == [True]
 
@@ -249,7 +240,7 @@ def test_an_error_inside_the_server_is_the_servers(
         return sum(float(line[len(name) :]) for line in lines if line.startswith(name))
 
     before = counted()
-    monkeypatch.setattr("draftwood.server.routes.completions.requests_of", broken)
+    monkeypatch.setattr("draftwood.server.service.requests_of", broken)
     headers = {"X-Request-Id": "mine-8"}
     found: httpx.Response = server.post("/v1/completions", {"prompt": "a"}, headers=headers)
     assert found.status_code == 500

@@ -12,11 +12,10 @@ from pydantic import BaseModel
 
 from draftwood.grammars.backends.llguidance import LlguidanceCompiler
 from draftwood.grammars.grammar import Grammar
-from draftwood.grammars.limits import excess
 from draftwood.server.errors import ApiError
 from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.structured import grammar_of
-from tests.factories.running_server import Running, running, tiny_engine
+from tests.factories.running_server import Running, running, threads_of, tiny_engine
 
 pytest.importorskip("llguidance")
 
@@ -235,14 +234,8 @@ def test_a_grammar_that_its_library_gives_up_is_the_clients(server: Running) -> 
 def test_the_engine_finds_a_grammar_compiled(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads = []
-    compiled = LlguidanceCompiler._compile
-
-    def counted(self: LlguidanceCompiler, grammar: Grammar) -> Any:
-        threads.append(threading.current_thread().name)
-        return compiled(self, grammar)
-
-    monkeypatch.setattr(LlguidanceCompiler, "_compile", counted)
+    compile_ = "draftwood.grammars.backends.llguidance.LlguidanceCompiler._compile"
+    threads = threads_of(monkeypatch, compile_)
     # The method of compilers that are made already is bound.
     monkeypatch.setattr("draftwood.grammars.compilers._made", WeakKeyDictionary())
     status, _ = chat(server, structured_outputs={"regex": "abc|def"}, max_tokens=5)
@@ -254,13 +247,7 @@ def test_the_engine_finds_a_grammar_compiled(
 def test_a_form_is_not_checked_on_the_event_loop(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads = set()
-
-    def noted(kind: str, given: str) -> str:
-        threads.add(threading.current_thread().name)
-        return excess(kind, given)
-
-    monkeypatch.setattr("draftwood.grammars.grammar.excess", noted)
+    threads = threads_of(monkeypatch, "draftwood.grammars.grammar.excess")
     form = {"type": "json_schema", "json_schema": {"name": "thing", "schema": SCHEMA}}
     assert text(server, response_format=form)
     body = {"prompt": "abc", "max_tokens": 80, "structured_outputs": {"json": SCHEMA}}

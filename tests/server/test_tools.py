@@ -1,7 +1,6 @@
 """Tools that an answer must call, and how."""
 
 import json
-import threading
 from collections.abc import Iterator
 from importlib.metadata import version
 from types import SimpleNamespace
@@ -10,10 +9,9 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from draftwood.grammars.limits import excess
 from draftwood.server.parsing import parser_maker, response_template
 from draftwood.server.tools import CallForm, call_form
-from tests.factories.running_server import Running, running, tiny_engine
+from tests.factories.running_server import Running, running, threads_of, tiny_engine
 from tests.factories.tiny_llama import tiny_tokenizer
 
 pytest.importorskip("transformers.utils.chat_parsing", reason="needs transformers 5.23")
@@ -130,13 +128,7 @@ def test_calls_that_are_cut_off_are_not_complete(qwen: Running) -> None:
 def test_tools_are_not_checked_on_the_event_loop(
     qwen: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads = set()
-
-    def noted(kind: str, given: str) -> str:
-        threads.add(threading.current_thread().name)
-        return excess(kind, given)
-
-    monkeypatch.setattr("draftwood.grammars.grammar.excess", noted)
+    threads = threads_of(monkeypatch, "draftwood.grammars.grammar.excess")
     assert qwen.post("/v1/chat/completions", ASK | {"tool_choice": "required"}).is_success
     assert threads
     assert qwen.thread.name not in threads

@@ -13,7 +13,7 @@ from draftwood.server.chat_template import render_chat
 from draftwood.server.errors import bad_request
 from draftwood.server.parsing import AnswerParser, MakeParser, PlainAnswer
 from draftwood.server.routes.tokens import check_ids
-from draftwood.server.sampling import MOST_LOGPROBS, Wanted, requests_of
+from draftwood.server.sampling import MOST_LOGPROBS, Wanted
 from draftwood.server.schemas.chat import ChatRequest
 from draftwood.server.service import Service, arrival
 from draftwood.server.sse import unless_disconnected
@@ -74,8 +74,7 @@ async def _prepared(
         grammar=grammar,
         limit_field="max_tokens" if maximum is None else "max_completion_tokens",
     )
-    asked = (body, [prompt.ids], wanted, service.settings, service.eos, owner)
-    requests = await service.compiled(requests_of, *asked) if body.has_form else requests_of(*asked)
+    requests = await service.requests(body, [prompt.ids], wanted, owner)
     await service.check_grammar(requests[0], "tools" if wanted.grammar else grammar_field(body))
     return _Prepared(requests, [_parser(make, prompt, tools) for _ in requests])
 

@@ -14,7 +14,7 @@ from draftwood.server.answer import Answer
 from draftwood.server.errors import bad_request, refused
 from draftwood.server.logprobs import text_logprobs
 from draftwood.server.routes.tokens import check_ids
-from draftwood.server.sampling import MOST_LOGPROBS, Wanted, requests_of
+from draftwood.server.sampling import MOST_LOGPROBS, Wanted
 from draftwood.server.schemas.answers import (
     Chunk,
     TextChoice,
@@ -63,8 +63,7 @@ async def _prepared(
     prompts = await service.text.run(_prompts, body, service)
     wanted = Wanted(body.max_tokens, _MAX_TOKENS, body.logprobs, "prompt")
     ids = [each.ids for each in prompts]
-    asked = (body, ids, wanted, service.settings, service.eos, owner)
-    requests = await service.compiled(requests_of, *asked) if body.has_form else requests_of(*asked)
+    requests = await service.requests(body, ids, wanted, owner)
     await service.check_grammar(requests[0], grammar_field(body))
     return prompts, requests
 

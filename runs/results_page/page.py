@@ -14,7 +14,7 @@ from .papers import CLAIMS, claims
 from .run_page import run_page
 from .serving import load
 from .speed import by_set, losses, speed
-from .stored import Runs, command, commit, date, embedded, inflated, leading, link
+from .stored import Runs, command, commit, date, embedded, hybrid, inflated, leading, link
 from .talon import expansion
 
 
@@ -126,6 +126,22 @@ INFLATED = PageSection(
     "acceptance is SmolLM2's.",
     "smollm2/inflated.sh",
     speed_inflated,
+)
+
+
+def speed_hybrid(runs: Runs) -> Iterable[str]:
+    """Speed-ups of a model with recurrent layers, also set by set."""
+    yield from speed(hybrid(runs))
+    yield from by_set(hybrid(runs))
+    yield from losses(hybrid(runs))
+
+
+RECURRENT = PageSection(
+    "On a model with recurrent layers",
+    "A small model of three gated DeltaNet layers to each attention layer, trained like the "
+    "embedded target (docs/hybrid.md). Its outputs loop like those of the embedded model.",
+    "hybrid.sh",
+    speed_hybrid,
 )
 LARGER = PageSection(
     "At the cost of larger models (modelled)",
@@ -265,6 +281,7 @@ def page(runs: Runs) -> str:
     else:
         for section in SECTIONS:
             parts += _section(section, own)
+    parts += _section(RECURRENT, runs)
     parts += _section(COSTS, runs)
     if lead:
         parts.append(APPENDIX)

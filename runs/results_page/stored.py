@@ -194,6 +194,10 @@ INFLATED = f"{LEAD}inflated_"
 """Runs on SmolLM2 with the matrices of a larger model."""
 
 
+HYBRID = "hybrid_"
+"""Runs on a small model with recurrent layers."""
+
+
 def leading(runs: Runs) -> Runs:
     """Select the runs on SmolLM2 as it is."""
     return {
@@ -208,9 +212,14 @@ def inflated(runs: Runs) -> Runs:
     return {name: run for name, run in runs.items() if name.startswith(INFLATED)}
 
 
+def hybrid(runs: Runs) -> Runs:
+    """Select the runs on a small model with recurrent layers."""
+    return {name: run for name, run in runs.items() if name.startswith(HYBRID)}
+
+
 def embedded(runs: Runs) -> Runs:
     """Select the runs on the embedded pair."""
-    return {name: run for name, run in runs.items() if not name.startswith(LEAD)}
+    return {name: run for name, run in runs.items() if not name.startswith((LEAD, HYBRID))}
 
 
 def benchmarks(runs: Runs) -> Runs:

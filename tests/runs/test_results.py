@@ -10,7 +10,7 @@ from draftwood.lab.bench.document import Divergence
 from draftwood.lab.bench.figures import RunRow
 from runs.results_page import serving
 from runs.results_page.page import COSTS as COST_SECTION
-from runs.results_page.page import LOSSLESS, SECTIONS, page, pages
+from runs.results_page.page import LOSSLESS, RECURRENT, SECTIONS, page, pages
 from runs.results_page.paper_tables import BUDGETS
 from runs.results_page.papers import CLAIMS, verdict
 from runs.results_page.readme import BEGIN, END, with_speeds
@@ -468,8 +468,9 @@ def test_costs_have_tables() -> None:
 
 def test_what_was_not_measured_is_named_with_its_script() -> None:
     text = page({})
-    assert text.count("Not measured at a commit; to measure it: `runs/") == len(SECTIONS) + 2
-    for section in (*SECTIONS, LOSSLESS, COST_SECTION):
+    sections = (*SECTIONS, LOSSLESS, RECURRENT, COST_SECTION)
+    assert text.count("Not measured at a commit; to measure it: `runs/") == len(sections)
+    for section in sections:
         for script in section.script.replace("`", "").split(" and runs/"):
             assert (ROOT / "runs" / script.split()[0]).exists(), script
 
@@ -552,6 +553,15 @@ def test_a_larger_model_with_the_same_answers_has_its_own_section() -> None:
     section = text.index("## At the cost of a larger model\n")
     first = text.index("[smollm2-0.5b (481 M, float32)")
     assert section < first < text.index("## At the cost of larger models (modelled)")
+
+
+def test_a_model_with_recurrent_layers_has_its_own_section() -> None:
+    named = origin(model={"name": "hybrid", "parameters": 7_100_000, "dtype": "float32"})
+    run = stored(bench(SPEEDS, provenance=named), "hybrid.sh greedy")
+    text = page({"smollm2_greedy": stored(bench(SPEEDS)), "hybrid_greedy": run})
+    section = text[text.index("## On a model with recurrent layers\n") :].partition("\n## ")[0]
+    assert section.count("[hybrid (7.1 M, float32)") == 2  # speed-ups, and where it does not pay
+    assert "hybrid (" not in text[text.index("## Appendix") :]
 
 
 def test_modelled_speeds_stand_apart() -> None:

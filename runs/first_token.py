@@ -20,7 +20,8 @@ from draftwood import load
 from draftwood.costs.busy import watched
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
-from draftwood.lab.bench.contenders import Choice, OwnChoice, Stage, choose
+from draftwood.lab.bench.contenders import OwnChoice, Stage, choose
+from draftwood.lab.bench.measure import Contender
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 
@@ -41,9 +42,9 @@ def prompts_of(ids: Sequence[int], length: int, count: int) -> list[Prompt]:
     return [tuple(ids[i * apart : i * apart + length]) for i in range(count)]
 
 
-def first_token(stage: Stage, choice: Choice, prompt: Prompt) -> tuple[float, int]:
+def first_token(contender: Contender, prompt: Prompt) -> tuple[float, int]:
     """Milliseconds to the first token, by a method that has seen nothing before, and the token."""
-    [answer] = choice.enter(stage).begin(1)([Request(prompt, max_new_tokens=2, eos=())])
+    [answer] = contender.begin(1)([Request(prompt, max_new_tokens=2, eos=())])
     return answer.completion.ttft * 1e3, answer.completion.tokens[0]
 
 
@@ -60,6 +61,8 @@ def main(model: str, dtype: str, methods: str, lengths: str, prompts: int, threa
     choices = choose(methods.split(","))
     stage = Stage(partial(load, model, dtype=dtype))
     choices = [each.equipped(stage) if isinstance(each, OwnChoice) else each for each in choices]
+    # Once: llama.cpp's opens its file, again where a request is longer than all before it.
+    contenders = {choice.name: choice.enter(stage) for choice in choices}
     ids = stage.loaded.tokenizer.encode(TEXT.read_text(encoding="utf-8"))
     asked = {int(length): prompts_of(ids, int(length), prompts) for length in lengths.split(",")}
     found: dict[str, dict[int, float]] = {choice.name: {} for choice in choices}
@@ -69,10 +72,10 @@ def main(model: str, dtype: str, methods: str, lengths: str, prompts: int, threa
             times: dict[str, list[float]] = {choice.name: [] for choice in choices}
             for turn, prompt in enumerate([parts[0], *parts]):
                 tokens = {}
-                for choice in choices:
-                    milliseconds, tokens[choice.name] = first_token(stage, choice, prompt)
+                for name, contender in contenders.items():
+                    milliseconds, tokens[name] = first_token(contender, prompt)
                     if turn:  # the first one warms up
-                        times[choice.name].append(milliseconds)
+                        times[name].append(milliseconds)
                 for name, token in tokens.items() if turn else ():
                     same[name] += token == tokens[choices[0].name]
             for name, each in times.items():

@@ -20,13 +20,15 @@ from typing import Any
 
 import click
 
+import draftwood
 from draftwood.cli._options import numbers
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contenders import OwnChoice, Stage, choose
 from draftwood.lab.bench.document import Document, load
-from draftwood.lab.bench.journal import Journal, beside
+from draftwood.lab.bench.journal import Journal, beside, differences
 from draftwood.lab.bench.outputs import Outputs
 from draftwood.lab.bench.prompts import read, sources
+from draftwood.lab.bench.provenance import git_state
 from draftwood.lab.bench.runs import Job
 from draftwood.lab.bench.session import Session
 from draftwood.lab.bench.settings import Settings
@@ -176,6 +178,19 @@ def measured(settings: Settings, stage: Stage, path: Path, end: float) -> Docume
     return found
 
 
+def refuse_other(document: Document, settings: Settings, path: Path) -> None:
+    """Refuse to show a complete cell as that of other settings or of another commit.
+
+    Raises:
+        ClickException: it is; the message names the difference.
+    """
+    found = document.provenance
+    recorded = {"settings": found["settings"], "git": found["git"]}
+    now = {"settings": settings.recorded(), "git": git_state(Path(draftwood.__file__).parent)}
+    if wrong := differences(recorded, now, "it"):
+        raise click.ClickException(f"{path} is of another run: {wrong[0]}; delete it")
+
+
 def run(
     asked: Sequence[Cell], given: Mapping[str, Any], out: Path, end: float, figures: list[str]
 ) -> int:
@@ -197,6 +212,8 @@ def run(
     for each in asked:
         path = out / f"gpu_table_{size}_{each.name}.json"
         document = load(path) if path.exists() else None
+        if document is not None and document.complete:
+            refuse_other(document, settings[each], path)
         if document is None or not document.complete:
             if time.monotonic() >= end:
                 code = code or OVER

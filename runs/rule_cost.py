@@ -27,8 +27,8 @@ from draftwood.costs.busy import watched
 from draftwood.lab.bench.provenance import provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.runner.recurrent.ancestry import ancestry
-from draftwood.runner.recurrent.convolution import convolved, windows
-from draftwood.runner.recurrent.gated_delta import committed, gated_delta
+from draftwood.runner.recurrent.convolution import convolved
+from draftwood.runner.recurrent.gated_delta import commit, gated_delta
 
 TAPS = 4
 """Of the convolution."""
@@ -85,9 +85,8 @@ class Layer:
         while parents[path[0]] >= 0:
             path.insert(0, parents[path[0]])
         chosen = torch.tensor([path])
-        valid = torch.ones_like(chosen, dtype=torch.bool)
+        advancing = self.state.clone()
         inputs, stored = torch.randn(1, nodes, self.channels), torch.randn(1, 3, self.channels)
-        read = windows(trees, TAPS)
         of_keys = [each[:, : self.key_heads].transpose(1, 2) for each in (queries, keys)]
         rest = {"g": logs.transpose(1, 2), "beta": beta.transpose(1, 2)}
         their = (*of_keys, values.transpose(1, 2))
@@ -96,8 +95,8 @@ class Layer:
         behind = torch.randn(nodes, heads * width).to(self.output.dtype)
         calls: dict[str, Callable[[], object]] = {
             "tree": lambda: gated_delta(*given, trees),
-            "commit": lambda: committed(self.state, kept, chosen, valid),
-            "convolution": lambda: convolved(inputs, stored, self.taps, None, read),
+            "commit": lambda: commit(advancing, kept, chosen, None),
+            "convolution": lambda: convolved(inputs, stored, self.taps, None, trees),
             "chunk": lambda: theirs.torch_chunk_gated_delta_rule(*their, **rest, **state),
             "recurrent": lambda: theirs.torch_recurrent_gated_delta_rule(*their, **rest, **state),
             "projections": lambda: (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,26 @@ def speculation(drafts: str, tokens: int) -> dict[str, Any] | None:
     return None if chosen is None else {**chosen, "num_speculative_tokens": tokens}
 
 
+def stepped(engine: Any, prompts: Sequence[Any], wanted: Any) -> tuple[list[Any], int]:
+    """vLLM's results in the order of the prompts, and steps without the prompts' own forwards.
+
+    vLLM's counter of accepted tokens has those behind the end of an answer too, so that steps are
+    counted as they come: one result of a request for each.
+    """
+    done: dict[int, Any] = {}
+    steps = -len(prompts)
+    for place, prompt in enumerate(prompts):
+        engine.add_request(str(place), prompt, wanted)
+    while engine.has_unfinished_requests():
+        for each in engine.step():
+            steps += 1
+            if each.finished:
+                done[int(each.request_id)] = each
+    return [done[place] for place in range(len(prompts))], steps
+
+
 def counted(metrics: Any) -> dict[str, int]:
-    """vLLM's counters of drafts."""
+    """vLLM's counters of drafts: those behind the end of an answer count."""
     names = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
     values = {each.name: getattr(each, "value", None) for each in metrics}
     return {name: int(values.get(f"vllm:spec_decode_{name}") or 0) for name in names}
@@ -85,20 +104,17 @@ def main(
         "seconds": 0.0,
         "tokens_a_step": {},
     }
-    counts = counted(engine.get_metrics())
     for path in prompts:
         given: Any = [{"prompt_token_ids": each} for each in json.loads(path.read_text())]
         begun = time.perf_counter()
-        found = engine.generate(given, wanted, use_tqdm=False)
+        found, steps = stepped(engine.llm_engine, given, wanted)
         result["seconds"] = round(result["seconds"] + time.perf_counter() - begun, 2)
         answers = [list(each.outputs[0].token_ids) for each in found]
-        before, counts = counts, counted(engine.get_metrics())
         # The first token comes of the prompt's forward.
         committed = sum(map(len, answers)) - len(answers)
-        steps = committed - counts["num_accepted_tokens"] + before["num_accepted_tokens"]
         result["answers"] += answers
         result["tokens_a_step"][path.stem] = round(committed / steps, 3) if steps else None
-    result |= counts
+    result |= counted(engine.get_metrics())
     out.write_text(json.dumps(result))
 
 

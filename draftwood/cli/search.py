@@ -128,7 +128,8 @@ def search(
     journal = outputs.journal(resume=resume)
     refuse_overlapping_prompts(not_in, read(settings.prompts, limit))
     warn_if_busy(model.threads)
-    tried = {name: grid.contenders(name, _made(name, output, settings)) for name in names}
+    made = {name: _made(name, output, settings, fresh=not journal.done) for name in names}
+    tried = {name: grid.contenders(name, made[name]) for name in names}
     everything = tuple(text for texts in tried.values() for text in texts)
     session = Session(replace(settings, methods=everything), journal)
     terminal = console(stderr=True)
@@ -164,11 +165,11 @@ def _names(methods: str | None, draft: str | None, head: str | None) -> list[str
     return list(dict.fromkeys(names))
 
 
-def _made(name: str, output: Path, settings: Settings) -> dict[str, Sequence[str]]:
+def _made(name: str, output: Path, settings: Settings, *, fresh: bool) -> dict[str, Sequence[str]]:
     from draftwood.lab.bench import makers
 
     return {
-        key: makers.make(setting.searched_by, output, settings)
+        key: makers.make(setting.searched_by, output, settings, fresh=fresh)
         for key, setting in grid.grid(name).items()
         if setting.searched_by is not None
     }

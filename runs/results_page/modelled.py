@@ -88,8 +88,7 @@ def oracles(run: Run) -> Iterable[str]:
 def rivals(run: Run) -> Iterable[str]:
     """Tokens per second of ``auto`` over those of other engines' rules: the mean of the sets.
 
-    Behind it the set of the lowest lower end of a 95 % interval, and this end. A second table has
-    all prompts in real batches.
+    Behind it the lowest of the sets. A second table has all prompts in real batches.
     """
     yield _extents(run)
     yield _by_rival(run["rivals"], "batch", _with_lowest)
@@ -117,12 +116,12 @@ def _by_rival(found: Mapping[str, Any], column: str, cell: Callable[[Any], str])
 
 
 def _with_lowest(found: Mapping[str, Any]) -> str:
-    """A mean of sets, with the set whose interval has the lowest lower end."""
-    lows = {name: each["low"] for name, each in found["sets"].items() if each["low"] is not None}
-    if not lows:
+    """A mean of sets, with the lowest of them."""
+    values = {name: each["value"] for name, each in found["sets"].items() if each["value"]}
+    if not values:
         return number(found["mean"])
-    worst = min(lows, key=lows.__getitem__)
-    return f"{number(found['mean'])} ({worst} {number(lows[worst])})"
+    worst = min(values, key=values.__getitem__)
+    return f"{number(found['mean'])} ({worst} {number(values[worst])})"
 
 
 def sources(study: str, run: Run) -> Iterable[str]:

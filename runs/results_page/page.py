@@ -165,8 +165,8 @@ RIVALS = PageSection(
     "`auto`'s expected tokens per second over those of vLLM's adaptive verification "
     "(`adaptive-chain`), SGLang's n-gram trie (`ngram-trie`) and onnxruntime-genai's adaptive "
     "width (`throughput-chain`), as methods of this engine, from replays of SmolLM2's answers: the "
-    "mean of the sets, and in brackets the lowest lower end of a set's 95 % interval. Nothing here "
-    "was timed: step costs are SmolLM2's own, or estimated from data sheets.",
+    "mean of the sets, and in brackets the lowest of them, two prompts each. Nothing here was "
+    "timed: step costs are SmolLM2's own, or estimated from data sheets.",
     "smollm2/modelled.sh rivals",
     others,
 )
@@ -175,7 +175,7 @@ LEFT_OUT = PageSection(
     "Replays of SmolLM2's answers. τ: committed tokens a step of trees with 8, 16, 32 and 60 nodes "
     "that are all drafted. Then expected tokens per second over those of the first row, where "
     "`auto` drafts what pays: at SmolLM2's own step costs and at estimated ones of an 8 B model on "
-    "an H100. Means of the sets; in brackets the lowest lower end of a set's 95 % interval.",
+    "an H100. Means of the sets; in brackets the lowest of them, two prompts each.",
     "smollm2/modelled.sh left_out",
     partial(by_source, "left_out"),
 )
@@ -211,8 +211,9 @@ SECTIONS = (
     PageSection(
         "How much faster?",
         "Median over prompts of tokens per second over those of plain decoding on the same prompt, "
-        "through the same engine; in brackets 95 % by bootstrap. Where a column stands for several "
-        "methods, its fastest is shown: it is chosen after the measurement and flattered by that.",
+        "through the same engine, or over groups of prompts decoded together; in brackets 95 % by "
+        "bootstrap, from six prompts or groups on. Where a column stands for several methods, its "
+        "fastest is shown: it is chosen after the measurement and flattered by that.",
         "every_method.sh` and `runs/best_settings.sh",
         speed,
         "runs/smollm2/grid.sh",

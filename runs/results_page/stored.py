@@ -9,13 +9,14 @@ times are removed; a run that has nothing but times is refused.
 import gzip
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
 
 from draftwood.lab.bench.document import SCHEMA
+from draftwood.lab.bench.intervals import FEWEST
 from draftwood.lab.bench.quiet import objection
 
 Run: TypeAlias = dict[str, Any]
@@ -146,8 +147,48 @@ def load(directory: Path) -> Runs:
         run: Run = json.loads(gzip.decompress(path.read_bytes()))
         if wrong := complaint(run):
             raise click.ClickException(f"{path.name} may not be printed: {wrong}")
-        found[path.name.removesuffix(".json.gz")] = run
+        found[path.name.removesuffix(".json.gz")] = _without_few(run)
     return found
+
+
+def _without_few(run: Run) -> Run:
+    """Remove the intervals of too few groups, which runs of earlier versions have."""
+    if "schema" in run:
+        batch = run["provenance"]["settings"]["batch"]
+        methods = {name: _confident(entry, batch) for name, entry in run["methods"].items()}
+        return {**run, "methods": methods}
+    recipes = {
+        recipe: {
+            **found,
+            "passes": {
+                name: _without_ends(each, few=each["prompts"] < FEWEST)
+                for name, each in found["passes"].items()
+            },
+        }
+        for recipe, found in run.get("memory_recipes", {}).items()
+    }
+    return {**run, **({"memory_recipes": recipes} if recipes else {})}
+
+
+def _confident(entry: Mapping[str, Any], batch: int) -> dict[str, Any]:
+    """An entry of a method, or a part of one, without intervals of too few groups."""
+    parts = {
+        group: {name: _confident(part, batch) for name, part in entry[group].items()}
+        for group in ("by_set", "by_task")
+        if group in entry
+    }
+    if "without_looping" in entry:
+        parts["without_looping"] = _confident(entry["without_looping"], batch)
+    whole: Iterable[Mapping[str, Any]] = entry.get("by_set", {"": entry}).values()
+    groups = sum(-(-each["prompts"] // batch) for each in whole)
+    return {**_without_ends(entry, few=groups < FEWEST), **parts}
+
+
+def _without_ends(entry: Any, *, few: bool) -> Any:
+    if not few or not isinstance(entry, Mapping):
+        return entry
+    known = {name: _without_ends(each, few=few) for name, each in entry.items()}
+    return {**known, "low": None, "high": None} if known.keys() >= {"low", "high"} else known
 
 
 def complaint(run: Run) -> str:

@@ -92,7 +92,7 @@ def seconds(
 
 
 def compared(auto: Seconds, rival: Seconds) -> dict[str, Any]:
-    """The ratio of tokens per second: the mean of the sets, and of each set with its interval.
+    """The ratio of tokens per second: the mean of the sets, and that of each set.
 
     Both have generated the same tokens, so it is the ratio of the rival's seconds to ``auto``'s.
     """

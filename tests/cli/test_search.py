@@ -43,6 +43,8 @@ def tuning(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory, checkpoint: str, tuning: str) -> Path:
     out = tmp_path_factory.mktemp("found") / "best.json"
+    # Left by an earlier search, perhaps of another model.
+    out.with_name("best.sequoia-largest.json").write_text('{"paths": []}')
     argv = ["--prompts", tuning, "--model", checkpoint, "--draft", checkpoint]
     argv += ["--methods", "pld,sequoia", "--max-new-tokens", "8"]
     code, err = search(str(out), *argv, "--by", best.TIMELESS)

@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
-from runs import chat_ids, engine_acceptance
+from runs import chat_ids, engine_acceptance, vllm_decode
 
 PLAIN = [[*range(10)], [1] * 10]
 
@@ -67,3 +68,34 @@ def test_a_set_of_nothing_but_long_prompts_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(chat_ids.main, words)
     assert done.exit_code == 1
     assert "longer than 1024 tokens" in done.output
+
+
+class SteppedEngine:
+    """vLLM's engine, as far as it is asked: two requests, of two and of three steps."""
+
+    def __init__(self) -> None:
+        self.left: dict[str, int] = {}
+        self.given: dict[str, object] = {}
+
+    def add_request(self, name: str, prompt: object, wanted: object) -> None:
+        self.given[name] = prompt, wanted
+        self.left[name] = 3 + int(name)  # the prompt's step too
+
+    def has_unfinished_requests(self) -> bool:
+        return bool(self.left)
+
+    def step(self) -> list[SimpleNamespace]:
+        self.left = {name: left - 1 for name, left in self.left.items()}
+        found = [
+            SimpleNamespace(request_id=name, finished=not left) for name, left in self.left.items()
+        ]
+        self.left = {name: left for name, left in self.left.items() if left}
+        return found
+
+
+def test_steps_of_vllm_are_counted_as_they_come() -> None:
+    engine = SteppedEngine()
+    found, steps = vllm_decode.stepped(engine, ["a", "b"], "wanted")
+    assert engine.given == {"0": ("a", "wanted"), "1": ("b", "wanted")}
+    assert [each.request_id for each in found] == ["0", "1"]
+    assert steps == 2 + 3

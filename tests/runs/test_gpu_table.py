@@ -100,6 +100,9 @@ def test_every_cell_is_a_benchmark_of_the_same_model(
     monkeypatch.setattr(gpu_table, "loaded_stage", refusing)
     again = call("--cells", cells, "--seeds", "0,3")
     assert (again.exit_code, again.stdout) == (0, done.stdout)
+    other = call("--cells", cells, "--seeds", "0,3", "--tokens", "9")
+    assert other.exit_code == 1
+    assert "of another run: it.settings.max_new_tokens was 8 and is 9; delete it" in other.output
 
 
 def stopping(after: int) -> Callable[[Job, bool], None]:

@@ -22,13 +22,18 @@ def rows(seconds: Sequence[float], *, identical: bool | None = None) -> list[Run
 
 
 def test_each_method_has_a_line() -> None:
-    plain = rows([1.0, 1.0, 1.0])
-    fast = [*rows([0.5, 0.4], identical=True), *rows([0, 0, 2.0], identical=False)[2:]]
-    near = Divergence("a/2", 0, 0, 0, 4, 7, 8, gap=0.0625, bound=0.5, near_tie=True)
+    plain = rows([1.0] * 6)
+    fast = [
+        *rows([0.5, 0.4, 0.5, 0.4], identical=True),
+        *rows([0, 0, 0, 0, 2.0, 2.0], identical=False)[4:],
+    ]
+    near, other = (
+        Divergence(f"a/{n}", 0, 0, 0, 4, 7, 8, gap=0.0625, bound=0.5, near_tie=True) for n in (4, 5)
+    )
     against = Baselines(ar=plain)
     methods = {
         "ar": method_entry("ar", plain, against, [], {}),
-        "goose": method_entry("goose", fast, against, [near], {}),
+        "goose": method_entry("goose", fast, against, [near, other], {}),
     }
     for complete, note in ((True, ""), (False, ", incomplete")):
         document = Document(SCHEMA, complete, {}, methods, {}, ())
@@ -36,8 +41,8 @@ def test_each_method_has_a_line() -> None:
         assert head.startswith(f"8b greedy_1{note}: tok/s;")
         assert ar == "  ar    10.0 [10.0-10.0]; τ 2.00 [2.00-2.00]; loops 0%"
         assert goose == (
-            "  goose 20.0 [5.0-25.0]; 2.00 [0.50-2.50] 2/3 p=1; τ 2.00 [2.00-2.00]; loops 0%; "
-            "same 2/3, 1 rounded (gap <= 0.062)"
+            "  goose 20.0 [5.0-25.0]; 2.00 [0.50-2.50] 4/6 p=0.7; τ 2.00 [2.00-2.00]; loops 0%; "
+            "same 4/6, 2 rounded (gap <= 0.062)"
         )
 
 

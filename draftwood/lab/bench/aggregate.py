@@ -55,7 +55,8 @@ def aggregate(rows: Sequence[RunRow], baselines: Baselines) -> Metrics:
     compared = _compared(rows)
     spent = _phases(rows)
     total = sum(spent.values())
-    predicted = _predicted(rows, baselines.ar)
+    own = {(row.group, row.run_seed) for row in rows}
+    predicted = _predicted(rows, [ar for ar in baselines.ar if (ar.group, ar.run_seed) in own])
     fast = speeds(rows)
     memory = [row.peak_memory_mb for row in rows if row.peak_memory_mb is not None]
     return Metrics(

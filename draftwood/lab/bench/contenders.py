@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import TypeAlias
 
+from draftwood.costs.cache import digest
 from draftwood.engine.engine import Engine
 from draftwood.engine.host import ModelHost
 from draftwood.engine.request import Completion, Finished, Request, Stepped
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
+from draftwood.files import encode
 from draftwood.lab.bench import peers
 from draftwood.lab.bench.defaults import Defaults
 from draftwood.lab.bench.document import REFERENCE
@@ -61,17 +63,23 @@ class Stage:
         return equipped(own, fingerprint, lambda: self.host.vocabulary, without)
 
     def facts(self) -> dict[str, object]:
-        """The model's name, revision, class, parameters (tied ones once), dtype and device."""
-        model = self.loaded.model
-        dtype = str(self.target.info.dtype).removeprefix("torch.")
+        """What is recorded of the model.
+
+        Parameters count tied ones once; ``weights`` is a digest of the fingerprint; ``kernels`` is
+        the version of the compiled kernels, "" without.
+        """
+        model, info = self.loaded.model, self.target.info
+        dtype = str(info.dtype).removeprefix("torch.")
         return {
             "name": self.loaded.name,
             "revision": getattr(model.config, "_commit_hash", None),
             "class": type(model).__name__,
             "parameters": self._parameters,
             "dtype": f"int8 with {dtype}" if is_quantised(model) else dtype,
-            "device": str(self.target.info.device),
-            "context_limit": self.target.info.context_limit,
+            "device": str(info.device),
+            "context_limit": info.context_limit,
+            "weights": digest(encode(info.fingerprint)) if info.fingerprint else None,
+            "kernels": info.kernels,
         }
 
 

@@ -5,7 +5,7 @@ and single tokens are scored by different kernels. :mod:`draftwood.lab.bench.mar
 near ties from faults.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TypeAlias
@@ -19,13 +19,13 @@ Ask: TypeAlias = Callable[[Sequence[int], Sequence[int], int], Margin]
 """The margin between tokens (the second argument) after others (the first), drawn with a seed."""
 
 
-def divergence(run: Run, reference: Run) -> Divergence | None:
-    """The first difference in tokens, or None."""
+def divergences(run: Run, reference: Run) -> Iterator[Divergence]:
+    """The first difference in tokens of each turn: every turn continues the reference's answers."""
     for number, (wanted, got) in enumerate(zip(reference.tokens, run.tokens, strict=True)):
         for position, (a, b) in enumerate(zip_longest(wanted, got)):
             if a != b:
-                return Divergence(run.prompt.id, run.run_seed, run.repeat, number, position, a, b)
-    return None
+                yield Divergence(run.prompt.id, run.run_seed, run.repeat, number, position, a, b)
+                break
 
 
 def explain(found: Divergence, reference: Run, ask: Ask) -> Divergence:
@@ -47,7 +47,7 @@ PromptSeed: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True)
 class Compared:
-    """Rows of a method, and its divergences from the reference."""
+    """Rows of a method, and the divergence of each row that has one: a fault before a near tie."""
 
     rows: list[RunRow]
     divergences: list[Divergence]
@@ -75,9 +75,13 @@ def compare(runs: Sequence[Run], against: Mapping[PromptSeed, Run], ask: Ask | N
         reference = against.get((run.prompt.id, run.run_seed))
         identical = None
         if reference is not None and reference is not run:
-            wrong = divergence(run, reference)
-            identical = wrong is None
-            if wrong is not None:
-                found.divergences.append(explain(wrong, reference, ask) if ask else wrong)
+            wrong = [
+                explain(each, reference, ask) if ask else each
+                for each in divergences(run, reference)
+            ]
+            identical = not wrong
+            if wrong:
+                faults = (each for each in wrong if each.near_tie is False)
+                found.divergences.append(next(faults, wrong[0]))
         found.rows.append(row_of(run, identical))
     return found

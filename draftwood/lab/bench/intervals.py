@@ -1,8 +1,9 @@
 """95 % intervals of benchmark figures: percentile bootstraps over groups (Efron 1979).
 
 A *group* is the prompts that were decoded together. Groups are resampled whole, because their
-prompts, repeats and seeds are not independent. Resampling is seeded: equal values have equal
-intervals. scipy is imported when an interval is asked for.
+prompts, repeats and seeds are not independent. Fewer than ``FEWEST`` groups have no interval.
+Resampling is seeded: equal values have equal intervals. scipy is imported when an interval is asked
+for.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +13,10 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+FEWEST = 6
+"""Least groups of an interval. Of fewer, not even the smallest and the largest value enclose the
+median in 95 % of all samples: n of them do in 1 - 2^(1 - n)."""
 
 RESAMPLES = 2000
 _PERCENTILES = (2.5, 97.5)
@@ -59,10 +64,10 @@ def ends(of: Estimate) -> tuple[float, float] | None:
 
 
 def median_interval(values: Sequence[float], resamples: int = RESAMPLES) -> Median:
-    """The median of ``values``, one per group, with its interval. One value has no interval."""
-    if len(values) < 2:
-        return Median(*values)
+    """The median of ``values``, one per group, with its interval if there are enough of them."""
     given = np.asarray(values, dtype=np.float64)
+    if len(values) < FEWEST:
+        return Median(float(np.median(given)) if len(values) else None)
     low, high = np.percentile(_resampled(given, np.median, resamples), _PERCENTILES)
     return Median(float(np.median(given)), float(low), float(high))
 
@@ -72,8 +77,8 @@ def ratio_intervals(
 ) -> list[Ratio]:
     """Ratios of sums over groups, one for each column, with their intervals.
 
-    Resamples with a denominator of zero are left out. One group has no interval. The ratio of a
-    column whose denominators are all zero is None.
+    Resamples with a denominator of zero are left out. Fewer than ``FEWEST`` groups have no
+    interval. The ratio of a column whose denominators are all zero is None.
 
     Args:
         numerators: ``[groups, ratios]``.
@@ -83,7 +88,7 @@ def ratio_intervals(
     both = np.stack([numerators, denominators])
     found = [Ratio(v if isfinite(v) else None) for v in _quotients(both.sum(axis=1)).tolist()]
     known = denominators.sum(axis=0) > 0
-    if len(numerators) < 2 or not known.any():
+    if len(numerators) < FEWEST or not known.any():
         return found
     drawn = _quotients(_resampled(both[:, :, known].swapaxes(0, 1), np.sum, resamples))
     bounds = np.nanpercentile(drawn, _PERCENTILES, axis=-1)

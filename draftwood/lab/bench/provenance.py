@@ -61,13 +61,15 @@ def part_of(found: Mapping[str, Any]) -> dict[str, object]:
 def decisive(found: Mapping[str, Any]) -> dict[str, object]:
     """The facts that two processes of one run must share.
 
-    That is all but the moment, how the command was spelt and where the prompt files lie.
+    That is all but the moment, how the command was spelt and where the prompt files lie. Prompts
+    are numbered in the order of their files.
     """
     sets = {_name(entry): entry["sha256"] for entry in found["prompts"]}
     return {
         **{key: value for key, value in found.items() if key not in {"command", "date"}},
         "hardware": {k: v for k, v in found["hardware"].items() if k != "load_average"},
         "prompts": sets,
+        "order of prompts": [*sets],
         "settings": {k: v for k, v in found["settings"].items() if k != "prompts"},
     }
 

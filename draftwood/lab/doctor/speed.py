@@ -106,7 +106,7 @@ def speed_finding(found: Sequence[Timed], method: str, model: str) -> Finding:
     middle = statistics.median(speed_ups)
     rate = 1 / statistics.median(each.plain.tpot for each in found)
     steps = sum(each.method.tally.steps for each in found)
-    tokens = sum(len(each.method.tokens) for each in found)
+    tokens = sum(each.method.tally.committed for each in found)
     loop = pooled(repeats(each.plain.tokens) for each in found)
     text = (
         f"{method} {middle:.2f}x plain decoding's {rate:.3g} tok/s (median of {len(found)} "

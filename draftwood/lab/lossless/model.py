@@ -21,6 +21,7 @@ from draftwood.engine.request import Completion, Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.chi_square import chi_square
 from draftwood.lab.lossless.tiny import Prefix
+from draftwood.lab.rounding import ROUNDINGS
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
 from draftwood.protocols import Needs, Target, TargetOutput
@@ -42,9 +43,6 @@ LEAST_P = 1e-3
 NO_ACCEPTANCE = "no drafted token was accepted, so this shows little: try another prompt"
 LOW_PRECISION = "rounds enough to move tokens in and out of the top k: try --dtype float32"
 GREEDY_TOKENS = 64
-TIE = 4
-"""Near tie: a difference of at most this many roundings of the largest logit."""
-
 BATCH = 64
 
 
@@ -216,7 +214,7 @@ class ModelCheck:
                 (first, second), tokens = (best.tolist() for best in logits.topk(2))
                 gap = first - second
                 rounding = torch.finfo(self._target.info.dtype).eps * float(logits.abs().max())
-                tied = found in tokens and gap <= TIE * rounding
+                tied = found in tokens and gap <= ROUNDINGS * rounding
                 return GreedyCheck(subject, tied, total, i, gap)
         return GreedyCheck(subject, True, total)
 

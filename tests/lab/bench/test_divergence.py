@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from draftwood.lab.bench.divergence import compare, divergence, explain, references
+from draftwood.lab.bench.divergence import compare, divergences, explain, references
 from draftwood.lab.bench.document import Divergence
 from draftwood.lab.bench.margins import Margin
 from tests.factories.bench_rows import run, turn
@@ -15,7 +15,7 @@ AGAIN = run(turn((1, 9)), run_seed=0, repeat=1)
 
 
 def test_equal_tokens_do_not_diverge() -> None:
-    assert divergence(run(turn((1, 2)), turn((3,))), run(turn((1, 2)), turn((3,)))) is None
+    assert not [*divergences(run(turn((1, 2)), turn((3,))), run(turn((1, 2)), turn((3,))))]
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,24 @@ def test_equal_tokens_do_not_diverge() -> None:
     ],
 )
 def test_finds_the_first_difference(tokens: tuple[int, ...], wanted: Divergence) -> None:
-    assert divergence(run(turn(tokens), run_seed=5), run(turn((1, 2, 3)), run_seed=5)) == wanted
+    [found] = divergences(run(turn(tokens), run_seed=5), run(turn((1, 2, 3)), run_seed=5))
+    assert found == wanted
 
 
 def test_a_later_turn_is_named() -> None:
-    found = divergence(run(turn((1,)), turn((5,))), run(turn((1,)), turn((6,))))
-    assert found is not None
+    [found] = divergences(run(turn((1,)), turn((5,))), run(turn((1,)), turn((6,))))
     assert (found.turn, found.position) == (1, 0)
+
+
+def test_a_fault_is_shown_rather_than_a_near_tie_of_an_earlier_turn() -> None:
+    wanted, got = run(turn((1, 2)), turn((5, 6))), run(turn((1, 3)), turn((5, 99)))
+    assert [each.turn for each in divergences(got, wanted)] == [0, 1]
+
+    def ask(tokens: Sequence[int], between: Sequence[int], seed: int) -> Margin:
+        return Margin(gap=9.0 if 99 in between else 0.0, bound=0.5)
+
+    [shown] = compare([got], {("a/0", got.run_seed): wanted}, ask).divergences
+    assert (shown.turn, shown.fault) == (1, True)
 
 
 def test_explain_asks_for_both_tokens_behind_the_reference_up_to_the_difference() -> None:

@@ -93,7 +93,7 @@ def test_unknown_figures_are_null() -> None:
     assert found["rows"][1]["tpot"] is None
     assert found["near_ties"] == 1
     assert [each["gap"] for each in found["divergences"]] == [1e-7, 0.5]
-    none = {"value": 0.0, "low": 0.0, "high": 0.0}
+    none = {"value": 0.0, "low": None, "high": None}
     assert found["acceptance_by_source"]["x"] == {"drafted": 2, "accepted": 0, "rate": none}
     assert found["acceptance_by_rank"][1] == {"depth": 1, "rank": 2, "offered": 2, "accepted": 2}
 

@@ -79,3 +79,12 @@ def test_what_decides_a_run_is_neither_the_moment_nor_where_files_lie(tmp_path: 
     assert part_of(second) == {"date": second["date"], "load_average": [9.0, 9.0, 9.0]}
     for key in ("git", "versions", "hardware", "threads", "model", "prompts", "settings"):
         assert key in decisive(first)
+
+
+def test_the_order_of_the_prompts_decides(tmp_path: Path) -> None:
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for file in files:
+        file.write_text(file.name)
+    orders = [files, files[::-1], files]
+    one, other, same = (decisive(provenance(model={}, settings={}, sets=order)) for order in orders)
+    assert one == same != other

@@ -33,9 +33,8 @@ def test_what_pays_for_a_tree() -> None:
 
 
 def completion(tokens: int, seconds: float, steps: int, first: int = 0) -> Any:
-    return SimpleNamespace(
-        tokens=tuple(range(first, first + tokens)), tpot=seconds, tally=SimpleNamespace(steps=steps)
-    )
+    tally = SimpleNamespace(steps=steps, committed=tokens - 1)
+    return SimpleNamespace(tokens=tuple(range(first, first + tokens)), tpot=seconds, tally=tally)
 
 
 def pair(speed_up: float, first: int = 0) -> Timed:
@@ -46,7 +45,7 @@ def test_speeds_are_medians_with_their_range() -> None:
     found = speed_finding([pair(1.2), pair(1.5), pair(3.0)], "auto", "M")
     assert found.state == "ok"
     assert "auto 1.50x plain decoding's 50 tok/s" in found.text
-    assert "median of 3 prompts, 1.20-3.00), 3.00 tokens a step" in found.text
+    assert "median of 3 prompts, 1.20-3.00), 2.90 tokens a step" in found.text
     assert "8-grams" not in found.text
     assert speed_finding([pair(1.0)], "auto", "M").state == "note"
     assert speed_finding([], "auto", "M").state == "note"

@@ -59,7 +59,7 @@ def one_level(ranks: int, **given: object) -> Method:
     return method(text, **{name: value for name, value in given.items() if value is not None})
 
 
-def make(place: Path, settings: Settings) -> tuple[str, ...]:
+def make(place: Path, settings: Settings, *, fresh: bool) -> tuple[str, ...]:
     """The fastest tree, then the largest; see :mod:`draftwood.lab.bench.makers`.
 
     Without a tree that is faster than plain decoding, only the largest tree.
@@ -70,6 +70,9 @@ def make(place: Path, settings: Settings) -> tuple[str, ...]:
     fastest, largest = (
         place.with_name(f"{place.stem}.sequoia-{name}.json") for name in ("fastest", "largest")
     )
+    if fresh:
+        fastest.unlink(missing_ok=True)
+        largest.unlink(missing_ok=True)
     if not largest.exists():
         ranks, target = count(settings, one_level(RANKS, draft=settings.draft), RANKS)
         context = max(1, min(CONTEXT, target.info.context_limit - NODES - 1))

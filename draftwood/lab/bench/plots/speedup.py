@@ -28,8 +28,8 @@ from draftwood.lab.bench.plots.style import (
 TITLE = "Speed-up over plain decoding"
 CAPTION = (
     "Tokens per second over those of plain decoding through the same engine (ar, the line at 1) on "
-    "the same prompts: the median over prompts, with its 95 % interval. The dashed line is plain "
-    "generate of transformers (hf), if it was run."
+    "the same prompts: the median over prompts, or over groups that were decoded together, with "
+    "its 95 % interval. The dashed line is plain generate of transformers (hf), if it was run."
 )
 ROW = 16.0
 TASK = 45

@@ -53,7 +53,8 @@ def sentences(document: Document) -> Iterator[str]:
     ]
     rivals.sort(key=lambda m: m.speedup_vs_ar.middle or 0.0, reverse=True)
     if rivals:
-        yield _fastest(rivals[0])
+        together = (document.provenance.get("settings") or {}).get("batch", 1)
+        yield _fastest(rivals[0], together)
         yield from _over_peers(rivals[0], document.methods.values())
         yield from _close(rivals[0], rivals[1:])
     else:
@@ -63,7 +64,7 @@ def sentences(document: Document) -> Iterator[str]:
         yield f"{document.loops}. The figures taken on them are marked; the table can omit them."
 
 
-def _fastest(best: MethodResult) -> str:
+def _fastest(best: MethodResult, together: int) -> str:
     speed = best.speedup_vs_ar
     middle = speed.middle or 0.0
     if middle <= 1:
@@ -77,8 +78,16 @@ def _fastest(best: MethodResult) -> str:
     won = "" if tau is None else f", with {tau:.2f} tokens for each forward of the model"
     return (
         f"{best.name} was the fastest: {middle:.2f} times as fast as plain decoding"
-        f"{sure}, the median over {best.prompts} prompts{won}."
+        f"{sure}, the median over {_groups(best, together)}{won}."
     )
+
+
+def _groups(of: MethodResult, together: int) -> str:
+    """What a median is taken over."""
+    if together == 1:
+        return f"{of.prompts} prompts"
+    groups = len({row.group for row in of.rows})
+    return f"{groups} groups of up to {together} prompts decoded together"
 
 
 def _over_peers(best: MethodResult, methods: Iterable[MethodResult]) -> Iterator[str]:
@@ -97,6 +106,8 @@ def _over_peers(best: MethodResult, methods: Iterable[MethodResult]) -> Iterator
 def _close(best: MethodResult, others: Sequence[MethodResult]) -> Iterator[str]:
     """A sentence that names the methods whose intervals overlap with the fastest method's."""
     least = best.speedup_vs_ar.low
+    if least is None and others:
+        yield "There are too few prompts to tell whether the lead is certain."
     near = [m for m in others if least is not None and (m.speedup_vs_ar.high or 0.0) >= least]
     if near:
         who = f"that of {near[0].name}" if len(near) == 1 else f"those of {len(near)} others"

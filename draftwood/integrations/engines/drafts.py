@@ -356,12 +356,12 @@ def _check(method: Method) -> None:
         if spec.model is not None:
             raise DraftwoodError(
                 f"method {method.name} drafts with a model ({name}): an engine runs its own; use "
-                "auto or goose"
+                "auto"
             )
     if method.policy.draws & SAMPLED:
         raise DraftwoodError(
             f"method {method.name} samples its drafts, and engines accept drafts that are given: "
-            "use auto or goose"
+            "use auto"
         )
 
 

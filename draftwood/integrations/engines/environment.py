@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from draftwood import methods
 from draftwood.costs.costs_file import read_costs
 from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
+from draftwood.integrations.engines.encoding import files_of
 from draftwood.methods.recipe import Method, settings_of
 
 METHOD = "DRAFTWOOD_METHOD"
@@ -43,7 +44,13 @@ def method_of(
         if chain and name == "auto":
             fixed |= {"shape": "chain", "adjacency.harvest": "accepted"}
         there = settings_of(methods.recipe(name))
-        found = methods.spelt(text, {key: each for key, each in fixed.items() if key in there})
+        own = {key: each for key, each in fixed.items() if key in there}
+        try:
+            found = methods.spelt(text, own)
+        except DraftwoodError:
+            # If the verifier was the reason, the method samples, and EngineDrafts refuses it.
+            own.pop("verifier", None)
+            found = methods.spelt(text, own)
     except DraftwoodError as error:
         raise DraftwoodError(f"{METHOD}: {error}") from error
     if chain and found.policy.branching:
@@ -51,6 +58,22 @@ def method_of(
             f"{METHOD}: {name} drafts trees, and this engine verifies chains: use auto or pld"
         )
     return found
+
+
+def refuse_shared_file(method: Method, ranks: Iterable[int]) -> None:
+    """Refuse a memory's file that several ranks of an engine would write.
+
+    Args:
+        method: of the engine's drafts.
+        ranks: sizes of all kinds of parallelism.
+
+    Raises:
+        DraftwoodError: there is a file, and there are several ranks.
+    """
+    if files_of(method, "file") and any(size > 1 for size in ranks):
+        raise DraftwoodError(
+            f"{METHOD}: every rank would write the memory's file: leave memory.file out"
+        )
 
 
 def costs_of(default: StepCosts, environment: Mapping[str, str] = os.environ) -> StepCosts:

@@ -37,11 +37,15 @@ class TextIds:
     are kept and compared whole. Of texts of 4,000 tokens that takes a fifth of the time of a
     digest, or less.
 
+    A text that comes back after it was forgotten is read anew, which takes 0.1 seconds for 32,000
+    tokens.
+
     Args:
-        patience: steps without a text after which it is forgotten.
+        patience: steps without a text after which it is forgotten. A running request misses a step
+            only if the engine has no room for it.
     """
 
-    def __init__(self, patience: int = 64) -> None:
+    def __init__(self, patience: int = 4) -> None:
         self._patience = patience
         self._ids: defaultdict[Key, list[int]] = defaultdict(list)
         self._texts: dict[int, _GrowingText] = {}

@@ -4,9 +4,9 @@
         "model": "draftwood.integrations.engines.vllm.Proposer", "num_speculative_tokens": 8}'
 
 vLLM gives a proposer the tokens of all requests and no ids, so each is recognised by its text. It
-gives neither logits nor sampling parameters: sources that learn from the target's rows have only
-what was prepared beforehand. Drafts are deterministic, which vLLM's rejection sampler takes for
-one-hot proposals, so its outputs keep their distribution.
+gives neither logits nor sampling parameters: sources that learn from the target's rows learn from
+the text, where the token that came next stands for the likeliest one. Drafts are deterministic,
+which vLLM's rejection sampler takes for one-hot proposals, so its outputs keep their distribution.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from draftwood.integrations.engines.drafts import USUAL_COSTS, EngineDrafts
 from draftwood.integrations.engines.encoding import encoding, vocabulary_of
-from draftwood.integrations.engines.environment import costs_of, method_of
+from draftwood.integrations.engines.environment import costs_of, method_of, refuse_shared_file
 from draftwood.integrations.engines.texts import TextIds
 
 DEFAULT_METHOD = "auto:also=memory:context.lengths=8+5+4+3+2+1:adjacency.shared=true"
@@ -39,13 +39,16 @@ class Proposer:
         vllm_config: vLLM's ``VllmConfig``.
 
     Raises:
-        DraftwoodError: ``DRAFTWOOD_METHOD`` or ``DRAFTWOOD_COSTS`` cannot be used.
+        DraftwoodError: ``DRAFTWOOD_METHOD`` or ``DRAFTWOOD_COSTS`` cannot be used, or several ranks
+            would write one file.
     """
 
     def __init__(self, vllm_config: Any) -> None:
         most = int(vllm_config.speculative_config.num_speculative_tokens)
         model = vllm_config.model_config
         method = method_of(DEFAULT_METHOD, most, chain=True)
+        parallel = vllm_config.parallel_config
+        refuse_shared_file(method, (parallel.tensor_parallel_size, parallel.data_parallel_size))
         tokenizer = partial(_tokenizer, model)
         self.drafts = EngineDrafts(
             method,

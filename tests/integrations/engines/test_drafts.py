@@ -224,6 +224,7 @@ def test_a_tree_that_is_taken_back_is_not_learnt_from() -> None:
     [
         ("dynatree:draft=embedded-draft:verifier=walk", "drafts with a model"),
         ("auto:draft=embedded-draft", "drafts with a model"),
+        ("goose-sampled:draft=embedded-draft", "drafts with a model"),
     ],
 )
 def test_methods_that_an_engine_cannot_draft_with(text: str, words: str) -> None:

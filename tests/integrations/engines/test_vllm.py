@@ -20,11 +20,14 @@ from draftwood.integrations.engines.vllm import Proposer
 from tests.integrations.engines.small_engine import CONTEXT, VOCAB, Letters, Next, follows, plain
 
 
-def configured(tokens: int = 6) -> Any:
+def configured(tokens: int = 6, ranks: int = 1) -> Any:
     """The parts of a ``VllmConfig`` that are read."""
     model = SimpleNamespace(get_vocab_size=lambda: VOCAB, max_model_len=CONTEXT)
     speculative = SimpleNamespace(num_speculative_tokens=tokens)
-    return SimpleNamespace(model_config=model, speculative_config=speculative)
+    parallel = SimpleNamespace(tensor_parallel_size=ranks, data_parallel_size=1)
+    return SimpleNamespace(
+        model_config=model, speculative_config=speculative, parallel_config=parallel
+    )
 
 
 class Runner:
@@ -80,7 +83,29 @@ def test_rows_that_move_and_end() -> None:
     for text in runner.rows:
         assert text[12:] == plain(model, text[:12], len(text) - 12)
     assert runner.accepted > runner.steps / 2
-    assert len(runner.proposer.drafts) == 6, "one of them is not known to have ended yet"
+    assert len(runner.proposer.drafts) == 5, "one of them has ended"
+
+
+def test_the_memory_soon_has_the_text_of_a_request_that_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(METHOD, "auto:also=memory")
+    runner, steps = Runner(Proposer(configured()), follows(3)), []
+    for _ in range(2):
+        runner.steps = 0
+        runner.rows, runner.drafts = [], []
+        runner.add([40, 41, 42, 43])
+        while len(runner.rows[0]) < 44:
+            runner.step()
+        steps.append(runner.steps)
+    assert steps[1] < steps[0] / 2
+
+
+def test_ranks_do_not_share_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv(METHOD, f"auto:also=memory:memory.file={tmp_path / 'memory'}")
+    with_tokenizer(monkeypatch, Letters())
+    with pytest.raises(DraftwoodError, match="every rank would write the memory's file"):
+        Proposer(configured(ranks=2))
 
 
 def test_a_text_that_is_not_seen_for_long_is_forgotten() -> None:
@@ -205,6 +230,7 @@ def test_files_are_encoded_by_its_tokenizer(monkeypatch: pytest.MonkeyPatch, tmp
         (METHOD, "goos", "DRAFTWOOD_METHOD: unknown method 'goos'"),
         (METHOD, "goose", "goose drafts trees, and this engine verifies chains"),
         (METHOD, "auto:draft=embedded-draft", "drafts with a model"),
+        (METHOD, "specinfer", "specinfer drafts trees, and this engine verifies chains"),
         (COSTS, "/nowhere.json", "DRAFTWOOD_COSTS: .*nowhere.json"),
     ],
 )

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines.drafts import FLAT_COSTS, EngineDrafts
-from draftwood.integrations.engines.encoding import encoding, files_of, vocabulary_of
-from draftwood.integrations.engines.environment import costs_of, method_of
+from draftwood.integrations.engines.encoding import encoding, vocabulary_of
+from draftwood.integrations.engines.environment import method_of, refuse_shared_file
 from draftwood.integrations.engines.packed import PackedTree, packed
 from draftwood.integrations.engines.rows import TopRows
 from draftwood.tree import TokenTree, TreeBuilder
@@ -208,16 +207,13 @@ def batch_drafts_of(worker: Any) -> BatchDrafts:
     """The drafts of a worker of SGLang's.
 
     Raises:
-        DraftwoodError: ``DRAFTWOOD_METHOD`` or ``DRAFTWOOD_COSTS`` cannot be used.
+        DraftwoodError: ``DRAFTWOOD_METHOD`` cannot be used, or several ranks would write one file.
     """
     nodes = int(worker.draft_token_num)
     model = worker.model_runner.model_config
     method = method_of(DEFAULT_METHOD, nodes - 1)
-    sizes = (getattr(worker.server_args, f"{kind}_size", 1) for kind in ("tp", "dp", "pp"))
-    if files_of(method, "file") and any(size > 1 for size in sizes):
-        raise DraftwoodError(
-            "DRAFTWOOD_METHOD: every rank would write the memory's file: leave memory.file out"
-        )
+    kinds = ("tp", "dp", "pp")
+    refuse_shared_file(method, (getattr(worker.server_args, f"{kind}_size", 1) for kind in kinds))
 
     def tokenizer() -> Any:
         return getattr(worker.target_worker, "tokenizer", None)
@@ -226,7 +222,8 @@ def batch_drafts_of(worker: Any) -> BatchDrafts:
         method,
         vocab_size=int(model.vocab_size),
         context=int(model.context_len),
-        costs=costs_of(FLAT_COSTS),
+        # SGLang verifies as many nodes, whatever they are.
+        costs=FLAT_COSTS,
         encode=encoding(tokenizer),
         vocabulary=vocabulary_of(method, tokenizer),
     )

@@ -4,7 +4,7 @@ A text is kept whole, as a copy of its own length outside of the running request
 used least recently make room for others.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from draftwood.engine.token_rows import rows_bytes
-from draftwood.protocols import SavedTokens, TargetOutput
+from draftwood.protocols import SavedTokens, TargetOutput, snapshot_bytes
 
 SHORTEST = 16
 """Tokens below which a common prefix is computed again: as cheap as copying it."""
@@ -52,7 +52,8 @@ class PrefixCache:
         most: bytes of all texts.
 
     Attributes:
-        bytes: of the texts that are kept.
+        bytes: of the texts that are kept. Texts that begin alike share snapshots of recurrent
+            states, which count once.
     """
 
     def __init__(self, most: int) -> None:
@@ -62,6 +63,7 @@ class PrefixCache:
         self._alike: dict[tuple[str, bytes], list[int]] = {}
         self._keys: dict[int, tuple[str, bytes]] = {}
         self._count = 0
+        self._holders: Counter[int] = Counter()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -102,6 +104,10 @@ class PrefixCache:
             ):
                 self._drop(number)
         self.bytes += prefix.bytes
+        for snapshot in (prefix.saved.states or {}).values():
+            if self._holders[id(snapshot)]:
+                self.bytes -= snapshot_bytes(snapshot)
+            self._holders[id(snapshot)] += 1
         self._kept[self._count] = prefix
         self._keys[self._count] = key
         alike = self._alike.setdefault(key, [])
@@ -123,7 +129,14 @@ class PrefixCache:
         self.make_room(self.most + 1)
 
     def _drop(self, number: int) -> None:
-        self.bytes -= self._kept.pop(number).bytes
+        dropped = self._kept.pop(number)
+        self.bytes -= dropped.bytes
+        for snapshot in (dropped.saved.states or {}).values():
+            self._holders[id(snapshot)] -= 1
+            if self._holders[id(snapshot)]:
+                self.bytes += snapshot_bytes(snapshot)
+            else:
+                del self._holders[id(snapshot)]
         key = self._keys.pop(number)
         self._alike[key].remove(number)
         if not self._alike[key]:

@@ -5,62 +5,63 @@ import torch
 from draftwood.runner.recurrent.ancestry import Ancestry
 
 
-def windows(trees: Ancestry, taps: int) -> torch.Tensor:
-    """Which inputs the nodes that were not computed before read, int64 ``[b, n, taps]``.
-
-    They are places in the inputs of the last ``taps - 1`` tokens before the tree, in order, and of
-    all nodes behind them.
-    """
-    b, total = trees.parents.shape
-    node = torch.arange(trees.done, total, device=trees.parents.device).expand(b, -1)
-    found = [node]
-    for _ in range(taps - 1):
-        # Before the root come the tokens before the tree: -1, -2, and so on.
-        node = torch.where(node < 0, node - 1, trees.parents.gather(1, node.clamp(min=0)))
-        found.append(node)
-    return torch.stack(found[::-1], dim=-1) + (taps - 1)
-
-
 def convolved(
     inputs: torch.Tensor,
     stored: torch.Tensor,
     weight: torch.Tensor,
     bias: torch.Tensor | None,
-    read: torch.Tensor,
+    trees: Ancestry,
 ) -> torch.Tensor:
-    """Output of a depthwise convolution, ``[b, n, channels]`` in float32 or float64.
+    """Output ``[b, n, channels]`` of a depthwise convolution, in float32 or float64.
+
+    It is of the nodes that were not computed before.
 
     Args:
         inputs: of all nodes, ``[b, nodes, channels]``.
         stored: of the last ``taps - 1`` tokens before the trees, ``[b, taps - 1, channels]``.
         weight: ``[channels, taps]``.
         bias: ``[channels]``, or None.
-        read: what each node reads, see :func:`windows`.
+        trees: the trees.
     """
-    b, n, taps = read.shape
     exact = torch.promote_types(inputs.dtype, torch.float32)
     line = torch.cat([stored.to(exact), inputs.to(exact)], dim=1)
-    index = read.reshape(b, n * taps, 1).expand(-1, -1, line.shape[2])
-    seen = line.gather(1, index).view(b, n, taps, -1)
-    output = (seen * weight.T.to(exact)).sum(2)
-    return output if bias is None else output + bias.to(exact)
+    turned = weight.T.to(exact).contiguous()
+    if trees.single:
+        output = (line * turned).sum(1, keepdim=True)
+    else:
+        # Tap by tap: what all taps read together would be several times as large.
+        rows, read = line.flatten(0, 1), trees.windows(len(turned))
+        output = rows.index_select(0, read[0]).mul_(turned[0])
+        for own, factor in zip(read[1:], turned[1:], strict=True):
+            output.addcmul_(rows.index_select(0, own), factor)
+        output = output.view(len(line), -1, line.shape[2])
+    return output if bias is None else output.add_(bias.to(exact))
 
 
-def committed_inputs(
-    inputs: torch.Tensor, stored: torch.Tensor, path: torch.Tensor, valid: torch.Tensor
-) -> torch.Tensor:
-    """The last inputs behind a path, ``[b, taps - 1, channels]``.
+def commit_inputs(
+    stored: torch.Tensor,
+    kept: tuple[torch.Tensor, ...],
+    path: torch.Tensor,
+    valid: torch.Tensor | None,
+) -> None:
+    """Advance the stored inputs over a path.
 
     Args:
-        inputs: of all nodes, ``[b, nodes, channels]``.
-        stored: of the last ``taps - 1`` tokens before the trees.
+        stored: of the last ``taps - 1`` tokens before the trees, ``[b, taps - 1, channels]``;
+            overwritten with those of the last ones behind the path.
+        kept: the inputs of all nodes, ``[b, nodes, channels]``.
         path: int64 ``[b, m]``, the nodes of each path from the root on; padding is behind them.
-        valid: bool ``[b, m]``, which are nodes of the path.
+        valid: bool ``[b, m]``, which are nodes of the path; None: all.
     """
-    kept = stored.shape[1]
-    if not kept:
-        return stored
-    own = inputs.gather(1, path[..., None].expand(-1, -1, inputs.shape[2]))
+    [inputs] = kept
+    count = stored.shape[1]
+    if len(path) == 1:
+        own = inputs.index_select(1, path[0])
+    else:
+        own = inputs.gather(1, path[..., None].expand(-1, -1, inputs.shape[2]))
     line = torch.cat([stored, own.to(stored.dtype)], dim=1)
-    last = valid.sum(1, keepdim=True) + torch.arange(kept, device=path.device)
-    return line.gather(1, last[..., None].expand(-1, -1, line.shape[2]))
+    if valid is None:
+        stored.copy_(line[:, line.shape[1] - count :])
+        return
+    last = valid.sum(1, keepdim=True) + torch.arange(count, device=path.device)
+    stored.copy_(line.gather(1, last[..., None].expand(-1, -1, line.shape[2])))

@@ -12,7 +12,6 @@ import torch
 from draftwood.copies import uploaded
 from draftwood.errors import DraftwoodError
 from draftwood.runner.recurrent.ancestry import Ancestry, ancestry
-from draftwood.runner.recurrent.convolution import windows
 
 Place: TypeAlias = tuple[int, str]
 """Of a state: the index of its layer, and which of the layer's states it is."""
@@ -20,9 +19,11 @@ Place: TypeAlias = tuple[int, str]
 Path: TypeAlias = Sequence[int]
 """Nodes, each a child of the one before."""
 
-Commit: TypeAlias = Callable[..., torch.Tensor]
-"""From a state, what was kept of the nodes, paths and which of their nodes are no padding, to the
-state behind each path."""
+Commit: TypeAlias = Callable[
+    [torch.Tensor, tuple[torch.Tensor, ...], torch.Tensor, torch.Tensor | None], None
+]
+"""Advances states in place: of what was kept of the nodes, over paths ``[b, m]``, of whose nodes
+some may be padding (the others are named, if any are)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +96,12 @@ class TreeForward:
         """Nodes of each tree that are computed now."""
         return [len(own) - first for own, first in zip(self.parents, self.done, strict=True)]
 
-    @property
-    def index(self) -> torch.Tensor:
-        """The slots, int64 ``[b]``."""
-        return self._numbers[0]
+    def of_slots(self, states: torch.Tensor) -> torch.Tensor:
+        """The states of the sequences, to be read: a view of ``[slots, ..]``, or a copy."""
+        together = _together(self.slots)
+        if together is not None:
+            return states[together]
+        return states.index_select(0, self._numbers[0])
 
     @cached_property
     def _numbers(self) -> list[torch.Tensor]:
@@ -126,16 +129,6 @@ class TreeForward:
         if len(self.slots) == 1:
             return x[0]
         return x.flatten(0, 1).index_select(0, self._numbers[2])
-
-    def windows(self, taps: int) -> torch.Tensor:
-        """See :func:`draftwood.runner.recurrent.convolution.windows`."""
-        if taps not in self._windows:
-            self._windows[taps] = windows(self.trees, taps)
-        return self._windows[taps]
-
-    @cached_property
-    def _windows(self) -> dict[int, torch.Tensor]:
-        return {}
 
     def keep(self, place: Place, kept: KeptNodes) -> None:
         """Keep what is needed of the nodes for a state.
@@ -199,7 +192,7 @@ class TreeForward:
         """Nodes that are kept of each tree beyond those of the largest one."""
         return self.trees.parents.shape[1] - max(map(len, self.parents))
 
-    def committed(
+    def commit(
         self, states: Mapping[Place, torch.Tensor], chosen: Sequence[int], paths: Sequence[Path]
     ) -> None:
         """Advance the states of some of the sequences.
@@ -215,15 +208,26 @@ class TreeForward:
         given = [np.array(each) for each in (nodes, lengths, slots, list(chosen))]
         where, length, index, trees = uploaded(given, self.device)
         path = self.trees.places.index_select(0, trees).gather(1, where)
-        valid = torch.arange(longest, device=self.device) < length[:, None]
+        padded = any(count < longest for count in lengths)
+        valid = torch.arange(longest, device=self.device) < length[:, None] if padded else None
         everyone = list(chosen) == list(range(len(self.slots)))
+        together = _together(slots)
         for place, kept in self.kept.items():
             tensors = kept.tensors
             if not everyone:
                 tensors = tuple(tensor.index_select(0, trees) for tensor in tensors)
             state = states[place]
-            after = kept.commit(state.index_select(0, index), tensors, path, valid)
-            state.index_copy_(0, index, after.to(state.dtype))
+            own = state.index_select(0, index) if together is None else state[together]
+            kept.commit(own, tensors, path, valid)
+            if together is None:
+                state.index_copy_(0, index, own)
+
+
+def _together(slots: Sequence[int]) -> slice | None:
+    """Slots that lie one behind another; None: they do not."""
+    first = slots[0]
+    run = all(slot == first + i for i, slot in enumerate(slots))
+    return slice(first, first + len(slots)) if run else None
 
 
 def _alone(tensor: torch.Tensor) -> torch.Tensor:

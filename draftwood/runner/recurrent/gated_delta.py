@@ -17,7 +17,14 @@ from typing import NamedTuple
 
 import torch
 
-from draftwood.runner.recurrent.ancestry import Ancestry, blocks, log_decays, path_decays
+from draftwood.runner.recurrent.ancestry import (
+    Ancestry,
+    Pairs,
+    blocks,
+    channel_decays,
+    log_decays,
+    path_decays,
+)
 from draftwood.runner.recurrent.exact_products import exact_products
 
 
@@ -61,6 +68,8 @@ def gated_delta(
     Returns:
         Output ``[b, heads, n, dv]``, and what is kept of all nodes.
     """
+    if trees.single:
+        return _of_roots(queries, keys, values, logs, beta, state)
     all_keys, all_logs = keys, logs
     if before is not None:
         all_keys = torch.cat([before.keys, keys], dim=2)
@@ -81,6 +90,22 @@ def gated_delta(
     return output, Kept(all_keys, added, all_logs)
 
 
+def _of_roots(
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    logs: torch.Tensor,
+    beta: torch.Tensor,
+    state: torch.Tensor,
+) -> tuple[torch.Tensor, Kept]:
+    """The rule for trees that are their roots alone: one product reads the state."""
+    decay = logs.exp() if logs.ndim == 4 else logs.exp()[..., None]
+    from_state = (torch.cat([keys, queries], dim=2) * decay) @ state
+    added = beta[..., None] * (values - from_state[:, :, :1])
+    own = (queries * keys).sum(-1, keepdim=True)
+    return from_state[:, :, 1:] + own * added, Kept(keys, added, logs)
+
+
 def _products(
     queries: torch.Tensor,
     keys: torch.Tensor,
@@ -92,53 +117,74 @@ def _products(
 
     ``[b, heads, n, N]`` twice; ``[b, heads, n]`` or ``[b, heads, n, dk]``.
     """
-    done, n = trees.done, keys.shape[2]
-    if all_logs.ndim == 3:
-        start, between = log_decays(all_logs, trees, done, done + n)
-        decay, turned = between.exp(), all_keys.transpose(2, 3)
-        return keys @ turned * decay, queries @ turned * decay, start
+    if all_logs.ndim == 4:
+        return _channel_products(queries, keys, all_keys, all_logs, trees)
+    start, between = log_decays(all_logs, trees)
+    decay, turned = between.exp_(), all_keys.transpose(2, 3)
+    return (keys @ turned).mul_(decay), (queries @ turned).mul_(decay), start
+
+
+def _channel_products(
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    all_keys: torch.Tensor,
+    all_logs: torch.Tensor,
+    trees: Ancestry,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """:func:`_products` with a decay for each channel.
+
+    They are not products of matrices. So they are computed for nodes and their ancestors only,
+    which are few of all pairs.
+    """
     b, heads, total, width = all_keys.shape
-    found = []
-    for begin, end in blocks(n, b * heads * total * width):
-        start, between = log_decays(all_logs, trees, done + begin, done + end)
-        decayed = between.exp() * all_keys[:, :, None]
-        own = [(decayed @ each[:, :, begin:end, :, None]).squeeze(-1) for each in (keys, queries)]
-        found.append((*own, start))
-    within, across, start = (torch.cat(parts, dim=2) for parts in zip(*found, strict=True))
-    return within, across, start
+    n = keys.shape[2]
+    within, across = all_keys.new_zeros(2, b, heads, n * total).unbind()
+    for begin, end in blocks(trees.pairs.below.shape[1], b * heads * width):
+        pairs = Pairs(*(each[:, begin:end] for each in trees.pairs))
+        decayed = channel_decays(all_logs, trees, pairs).exp_()
+        decayed.mul_(_picked(all_keys, pairs.above))
+        place = (pairs.below * total + pairs.above)[:, None].expand(-1, heads, -1)
+        for found, rows in ((within, keys), (across, queries)):
+            found.scatter_(2, place, (decayed * _picked(rows, pairs.below)).sum(-1))
+    path, _ = trees.numbers(all_logs.dtype)
+    shape = (b, heads, n, total)
+    return within.view(shape), across.view(shape), path[:, :, trees.done :] @ all_logs
 
 
 @exact_products()
-def committed(
+def commit(
     state: torch.Tensor,
-    kept: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    kept: tuple[torch.Tensor, ...],
     path: torch.Tensor,
-    valid: torch.Tensor,
-) -> torch.Tensor:
-    """The state behind a path.
+    valid: torch.Tensor | None,
+) -> None:
+    """Advance states over a path.
 
     Args:
-        state: behind the tokens before the trees, ``[b, heads, dk, dv]``.
+        state: behind the tokens before the trees, ``[b, heads, dk, dv]``, contiguous; overwritten
+            with that behind the path.
         kept: of the nodes, as :class:`Kept` has it.
         path: int64 ``[b, m]``, the nodes of each path from the root on; padding is behind them.
-        valid: bool ``[b, m]``, which are nodes of the path.
+        valid: bool ``[b, m]``, which are nodes of the path; None: all.
     """
     keys, added, logs = (_picked(each, path) for each in kept)
-    whole, behind = path_decays(logs, valid)
-    weights = behind.exp().masked_fill(
-        ~(valid[:, None] if logs.ndim == 3 else valid[:, None, :, None]), 0.0
-    )
-    if logs.ndim == 3:
-        whole, weights = whole[..., None], weights[..., None]
+    if path.shape[1] == 1:
+        whole = logs[:, :, 0]
+    else:
+        if valid is not None:
+            padding = ~valid[:, None, :, *[None] * (logs.ndim - 3)]
+            logs = logs.masked_fill(padding, 0.0)
+            added = added.masked_fill(~valid[:, None, :, None], 0.0)
+        whole, behind = path_decays(logs)
+        keys = keys * (behind.exp() if logs.ndim == 4 else behind.exp()[..., None])
     # In place, as to allocate a state takes longer than the product.
-    found = (whole.exp()[..., None] * state).contiguous()
-    found.flatten(0, 1).baddbmm_(
-        (keys * weights).transpose(2, 3).flatten(0, 1), added.flatten(0, 1)
-    )
-    return found
+    state.mul_(whole.exp()[..., None] if logs.ndim == 4 else whole.exp()[..., None, None])
+    state.flatten(0, 1).baddbmm_(keys.transpose(2, 3).flatten(0, 1), added.flatten(0, 1))
 
 
 def _picked(tensor: torch.Tensor, path: torch.Tensor) -> torch.Tensor:
     """The nodes of paths ``[b, m]`` of ``[b, heads, N, ..]``."""
+    if len(path) == 1:
+        return tensor.index_select(2, path[0])
     index = path.view(len(path), 1, -1, *[1] * (tensor.ndim - 3))
     return tensor.gather(2, index.expand(-1, tensor.shape[1], -1, *tensor.shape[3:]))

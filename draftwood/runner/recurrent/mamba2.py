@@ -9,7 +9,7 @@ import torch
 
 from draftwood.runner.recurrent.ancestry import Ancestry, log_decays
 from draftwood.runner.recurrent.exact_products import exact_products
-from draftwood.runner.recurrent.gated_delta import Kept, committed
+from draftwood.runner.recurrent.gated_delta import Kept, commit
 
 
 @exact_products()
@@ -39,21 +39,27 @@ def selective_scan(
         Output ``[b, heads, n, p]``, and what is kept of all nodes.
     """
     added = x * dt[..., None]
+    if trees.single:
+        own = (c_out * b_in).sum(-1, keepdim=True)
+        from_state = logs.exp()[..., None] * (c_out @ state.transpose(2, 3))
+        return from_state + own * added, Kept(b_in, added, logs)
     if before is not None:
         b_in = torch.cat([before.keys, b_in], dim=2)
         added = torch.cat([before.added, added], dim=2)
         logs = torch.cat([before.logs, logs], dim=2)
-    start, between = log_decays(logs, trees, trees.done, logs.shape[2])
-    mixed = (c_out @ b_in.transpose(2, 3)) * between.exp()
+    start, between = log_decays(logs, trees)
+    mixed = (c_out @ b_in.transpose(2, 3)).mul_(between.exp_())
     output = start.exp()[..., None] * (c_out @ state.transpose(2, 3)) + mixed @ added
     return output, Kept(b_in, added, logs)
 
 
-def committed_scan(
+def commit_scan(
     state: torch.Tensor,
-    kept: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    kept: tuple[torch.Tensor, ...],
     path: torch.Tensor,
-    valid: torch.Tensor,
-) -> torch.Tensor:
-    """The state ``[b, heads, p, N]`` behind a path; see :func:`gated_delta.committed`."""
-    return committed(state.transpose(2, 3), kept, path, valid).transpose(2, 3)
+    valid: torch.Tensor | None,
+) -> None:
+    """Advance states ``[b, heads, p, N]`` over a path; see :func:`gated_delta.commit`."""
+    b_in, added, logs = kept
+    # The state is the transpose of the gated delta rule's, and so is what a node adds.
+    commit(state, (added, b_in, logs), path, valid)

@@ -9,6 +9,7 @@ handed to the cache, which has no use for it.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from inspect import unwrap
 from types import FunctionType, MethodType
 from typing import Any
@@ -18,12 +19,12 @@ from torch import nn
 from torch.nn import functional
 from transformers.activations import ACT2FN
 
-from draftwood.runner.recurrent.convolution import committed_inputs, convolved
+from draftwood.runner.recurrent.convolution import commit_inputs, convolved
 from draftwood.runner.recurrent.exact_products import exact_products
 from draftwood.runner.recurrent.forwards import ChunkForward, KeptNodes, Place, TreeForward
-from draftwood.runner.recurrent.gated_delta import Kept, committed, gated_delta
+from draftwood.runner.recurrent.gated_delta import Kept, commit, gated_delta
 from draftwood.runner.recurrent.mamba1 import selective_scan_by_depth
-from draftwood.runner.recurrent.mamba2 import committed_scan, selective_scan
+from draftwood.runner.recurrent.mamba2 import commit_scan, selective_scan
 from draftwood.runner.recurrent.states import RecurrentStates
 from draftwood.runner.recurrent.torch_forms import torch_form
 
@@ -176,10 +177,10 @@ def _convolution(
         earlier = forward.earlier(place)
         if earlier is not None:
             inputs = torch.cat([earlier[0], inputs], dim=1)
-        forward.keep(place, KeptNodes((inputs,), (1,), _commit_inputs))
-        before = stored.index_select(0, forward.index)
+        forward.keep(place, KeptNodes((inputs,), (1,), commit_inputs))
         # Rounded where the original rounds.
-        found = convolved(inputs, before, weight, bias, forward.windows(taps)).to(x.dtype)
+        found = convolved(inputs, forward.of_slots(stored), weight, bias, forward.trees)
+        found = found.to(x.dtype)
         if activation is not None:
             found = ACT2FN[activation](found)
         return forward.flat(found).T[None]
@@ -187,14 +188,23 @@ def _convolution(
     return convolve
 
 
-def _commit_inputs(
-    state: torch.Tensor, kept: tuple[torch.Tensor], path: torch.Tensor, valid: torch.Tensor
-) -> torch.Tensor:
-    return committed_inputs(kept[0], state, path, valid)
+_CHUNK, _CHUNK_BY_CHANNEL, _CHUNK_OF_SUMS = 32, 8, 64
+"""Tokens of a chunk on a CPU, where a prompt takes the least time: of a rule with a decay for each
+head or for each channel of the keys, and of Mamba-2."""
+
+
+def _chunk(tokens: torch.Tensor, usual: int, on_cpu: int) -> int:
+    """Tokens of a chunk for ``[1, n, ..]``, of as few chunks as there have to be.
+
+    transformers' forms fill the last chunk up, and one of a few tokens costs as much as a whole. On
+    a GPU, more and smaller chunks are more launches.
+    """
+    n, most = tokens.shape[1], min(usual, on_cpu) if tokens.device.type == "cpu" else usual
+    return -(-n // -(-n // most))
 
 
 def _delta(
-    states: RecurrentStates, place: Place, original: Original, scope: dict[str, Any]
+    states: RecurrentStates, place: Place, original: Original, scope: dict[str, Any], *, on_cpu: int
 ) -> Original:
     norm = scope["l2norm"]
 
@@ -213,7 +223,11 @@ def _delta(
         if isinstance(forward, ChunkForward):
 
             def whole(own: slice, state: torch.Tensor) -> Any:
-                asked = {"initial_state": state, "output_final_state": True}
+                asked = {
+                    "initial_state": state,
+                    "output_final_state": True,
+                    "chunk_size": _chunk(query[:, own], 64, on_cpu),
+                }
                 return original(
                     *(each[:, own] for each in (query, key, value)),
                     g=g[:, own],
@@ -232,11 +246,11 @@ def _delta(
             v,
             _by_head(forward, g, heads),
             _by_head(forward, beta, heads),
-            held.index_select(0, forward.index),
+            forward.of_slots(held),
             forward.trees,
             _earlier(forward, place),
         )
-        forward.keep(place, KeptNodes(tuple(kept), (2, 2, 2), committed))
+        forward.keep(place, KeptNodes(tuple(kept), (2, 2, 2), commit))
         return _by_token(forward, output, value.dtype), held
 
     return rule
@@ -296,7 +310,7 @@ def _mamba2(
                     A,
                     B[:, own],
                     C[:, own],
-                    chunk_size=chunk_size,
+                    chunk_size=_chunk(x[:, own], chunk_size, _CHUNK_OF_SUMS),
                     D=D,
                     dt_bias=dt_bias,
                     initial_states=state,
@@ -317,13 +331,13 @@ def _mamba2(
             own_dt * A.float()[None, :, None],
             _by_head(forward, B, heads),
             _by_head(forward, C, heads),
-            held.index_select(0, forward.index),
+            forward.of_slots(held),
             forward.trees,
             _earlier(forward, place),
         )
         if D is not None:
             output = output + own_x * D.float()[None, :, None, None]
-        forward.keep(place, KeptNodes(tuple(kept), (2, 2, 2), committed_scan))
+        forward.keep(place, KeptNodes(tuple(kept), (2, 2, 2), commit_scan))
         return _by_token(forward, output, x.dtype), held
 
     return scan
@@ -379,7 +393,7 @@ def _mamba1(
                 A.float(),
                 b_in,
                 c_out,
-                held.index_select(0, forward.index),
+                forward.of_slots(held),
                 forward.trees,
                 before,
             )
@@ -395,19 +409,20 @@ def _mamba1(
 
 
 def _commit_last(
-    state: torch.Tensor,  # noqa: ARG001
-    kept: tuple[torch.Tensor],
+    state: torch.Tensor,
+    kept: tuple[torch.Tensor, ...],
     path: torch.Tensor,
-    valid: torch.Tensor,  # noqa: ARG001 - padding repeats the last node
-) -> torch.Tensor:
+    valid: torch.Tensor | None,  # noqa: ARG001 - padding repeats the last node
+) -> None:
     [states] = kept
     index = path[:, -1].view(-1, 1, 1, 1).expand(-1, 1, *states.shape[2:])
-    return states.gather(1, index)[:, 0]
+    state.copy_(states.gather(1, index)[:, 0])
 
 
-_MAKERS = {
+_MAKERS: dict[str, Callable[..., Original]] = {
     _CONVOLUTION: _convolution,
-    **dict.fromkeys(_DELTA, _delta),
+    _DELTA[0]: partial(_delta, on_cpu=_CHUNK),
+    _DELTA[1]: partial(_delta, on_cpu=_CHUNK_BY_CHANNEL),
     _MAMBA2: _mamba2,
     _MAMBA1: _mamba1,
 }

@@ -162,6 +162,8 @@ class RecurrentStates:
         found = {n: each for n, each in self._snapshots.get(slot, {}).items() if n <= length}
         if self._is_prompt(slot, length, cached) and length not in found:
             found[length] = self._snapshot(slot)
+            # The one before is of the prompt's end, where further answers begin.
+            _thin(found, newest=2)
         _thin(found)
         return found
 
@@ -238,7 +240,7 @@ class RecurrentStates:
         for group in by_forward.values():
             forward = self._latest[slots[group[0]]][0]
             chosen = [self._latest[slots[i]][1] for i in group]
-            forward.committed(self._tensors, chosen, [(0, *paths[i]) for i in group])
+            forward.commit(self._tensors, chosen, [(0, *paths[i]) for i in group])
         self._leave(slots)
         self._decoded.update(slots)
 
@@ -265,9 +267,11 @@ class RecurrentStates:
             self._latest[slot] = (part, i)
 
 
-def _thin(kept: dict[int, Snapshot]) -> None:
+def _thin(kept: dict[int, Snapshot], newest: int = 1) -> None:
     """Drop snapshots until there are few: those whose neighbours are closest, never the newest."""
     while len(kept) > MOST_SNAPSHOTS:
         lengths = [0, *sorted(kept)]
-        closest = min(range(1, len(kept)), key=lambda i: lengths[i + 1] - lengths[i - 1])
+        closest = min(
+            range(1, len(kept) + 1 - newest), key=lambda i: lengths[i + 1] - lengths[i - 1]
+        )
         del kept[lengths[closest]]

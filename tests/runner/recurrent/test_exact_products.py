@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from draftwood import Engine, Request
+from draftwood import Engine, Request, method
 from draftwood.runner.attach import attach
 from draftwood.runner.recurrent import gated_delta, mamba2
 from draftwood.runner.recurrent.exact_products import _settings, exact_products
@@ -89,7 +89,7 @@ def test_rules_and_commits_are_exact(name: str, monkeypatch: pytest.MonkeyPatch)
     of_mamba1: Any = (torch, "einsum")
     others: Any = (
         (gated_delta, "log_decays"),
-        (gated_delta, "path_decays"),
+        (gated_delta, "_picked"),
         (mamba2, "log_decays"),
     )
     for where, inner in (of_mamba1,) if name == "jamba" else others:
@@ -97,7 +97,8 @@ def test_rules_and_commits_are_exact(name: str, monkeypatch: pytest.MonkeyPatch)
     runner = attach(HYBRIDS[name](), self_test=False)
     GPU.fp32_precision = "tf32"
     seen.clear()
-    Engine(runner, "goose:budget=4").generate([Request([5, 9, 13, 7, 5, 9], 6, eos=())])
+    drafts = method("sd:budget=4", draft=HYBRIDS[name]())
+    Engine(runner, drafts).generate([Request([5, 9, 13, 7, 5, 9], 6, eos=())])
     assert set(seen) == {"ieee"}
     assert GPU.fp32_precision == "tf32"
     runner.detach()

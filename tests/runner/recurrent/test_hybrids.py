@@ -19,9 +19,10 @@ from draftwood.errors import DraftwoodError
 from draftwood.methods import recipes
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
-from draftwood.runner.recurrent import forwards, states
+from draftwood.runner.recurrent import forwards, mixers, states
 from draftwood.runner.recurrent.ancestry import Ancestry, ancestry
 from draftwood.runner.recurrent.mixers import _names, find_mixers
+from draftwood.runner.recurrent.torch_forms import torch_form
 from draftwood.runner.runner import Runner
 from draftwood.tree import TokenTree, tree_of
 from tests.factories.eagle3_heads import tiny_head
@@ -483,6 +484,41 @@ def test_a_step_on_a_device_waits_once(name: str) -> None:
     assert not device.work.faults
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("name", known("qwen3_5_text", "kimi_linear", "granitemoehybrid"))
+def test_prompts_are_not_filled_up_to_whole_chunks(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def noting(function: Any, module: str) -> Any:
+        form = torch_form(function, module)
+
+        def called(x: torch.Tensor, *given: Any, **named: Any) -> Any:
+            if "chunk_size" in named:
+                asked.append((x.shape[1], named["chunk_size"]))
+            assert form is not None
+            return form(x, *given, **named)
+
+        return called
+
+    model = HYBRIDS[name]()
+    for layer in model.modules():
+        if hasattr(layer, "chunk_size"):
+            layer.chunk_size = 64
+    prompts = random_prompts(np.random.default_rng(3), (1, 20, 70, 150), VOCAB)
+    expected = [model(torch.tensor([each])).logits[0, -1:] for each in prompts]
+    monkeypatch.setattr(mixers, "torch_form", noting)
+    with attached(model) as runner:
+        found = [runner.prefill([runner.open(160)], [each], NOTHING)[0].logits for each in prompts]
+    assert {tokens for tokens, _ in asked} == {1, 20, 70, 150}
+    for tokens, size in asked:
+        chunks = -(-tokens // size)
+        assert chunks * size - tokens < chunks
+    for one, other in zip(found, expected, strict=True):
+        assert off(one, other) < 1e-5
+
+
 def in_order(
     parents: Sequence[Sequence[int]], done: Sequence[int], device: torch.device
 ) -> Ancestry:
@@ -497,15 +533,15 @@ def no_commit(self: Any, slots: Sequence[int], paths: Sequence[Sequence[int]]) -
 def convolution_in_order(trees: Ancestry, taps: int) -> torch.Tensor:
     """Windows over the nodes as they come."""
     b, n = trees.parents.shape
-    first = torch.arange(n)[:, None] + torch.arange(taps)
-    return first.expand(b, n, taps)
+    first = torch.arange(b)[:, None] * (n + taps - 1) + torch.arange(n)
+    return torch.arange(taps)[:, None] + first.flatten()
 
 
 @pytest.mark.parametrize(
     ("where", "name", "wrong"),
     [
         (forwards, "ancestry", in_order),
-        (forwards, "windows", convolution_in_order),
+        (Ancestry, "windows", convolution_in_order),
         (states.RecurrentStates, "commit", no_commit),
     ],
     ids=["recurrence", "convolution", "commit"],

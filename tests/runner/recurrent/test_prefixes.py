@@ -358,3 +358,40 @@ def test_saved_tokens_know_where_a_slot_can_begin() -> None:
     assert torch.equal(first, lent)
     assert not torch.equal(first, shorter)
     runner.detach()
+
+
+def test_further_answers_to_a_long_prompt_begin_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "_EVERY", 32)
+    runner = attached("qwen3_5_text", chunk=32)
+    engine = Engine(runner, "ar", prefix_cache="10MB")
+    [prompt] = texts(0, 130)
+    first = answer(engine, prompt)
+    assert taken(engine) == 0
+    assert answer(engine, prompt) == first
+    assert taken(engine) == len(prompt) - 1
+    runner.detach()
+
+
+def test_states_that_texts_share_count_once() -> None:
+    runner = attached("qwen3_5_text")
+    engine = Engine(runner, "ar", prefix_cache="10MB")
+    [prompt] = texts(1, 50)
+    for seed in range(4):
+        sampled = SamplingParams(1.0, seed=seed)
+        engine.generate([Request(prompt, max_new_tokens=NEW, sampling=sampled, eos=())])
+    assert engine._prefixes is not None
+    kept = engine._prefixes._cache._kept.values()
+    assert len(kept) > 1
+    tensors = {
+        id(tensor): tensor.nbytes
+        for each in kept
+        for states in (each.saved.states or {}).values()
+        for tensor in states.values()
+    }
+    rest = sum(tensor.nbytes for each in kept for tensor in each.saved.tensors)
+    rest += sum(each.tokens.nbytes for each in kept)
+    assert engine.prefix_bytes == sum(tensors.values()) + rest
+    engine._prefixes._cache.clear()
+    assert engine.prefix_bytes == 0
+    assert not engine._prefixes._cache._holders
+    runner.detach()

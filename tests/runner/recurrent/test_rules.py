@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from draftwood.runner.recurrent import ancestry as ancestry_module
 from draftwood.runner.recurrent.ancestry import Ancestry, ancestry
-from draftwood.runner.recurrent.convolution import committed_inputs, convolved, windows
-from draftwood.runner.recurrent.gated_delta import Kept, committed, gated_delta
+from draftwood.runner.recurrent.convolution import commit_inputs, convolved
+from draftwood.runner.recurrent.gated_delta import Kept, commit, gated_delta
 from draftwood.runner.recurrent.mamba1 import selective_scan_by_depth
-from draftwood.runner.recurrent.mamba2 import committed_scan, selective_scan
+from draftwood.runner.recurrent.mamba2 import commit_scan, selective_scan
 from tests.runner.recurrent.sequential import (
     Step,
     convolution_step,
@@ -92,7 +92,7 @@ def padded(
 
 def paths_of(
     parents: Sequence[Sequence[int]], ends: Sequence[int], trees: Ancestry
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Places of the nodes from each root to one of its nodes, padded, and which are no padding."""
     paths = []
     for own, node in zip(parents, ends, strict=True):
@@ -108,8 +108,9 @@ def paths_of(
             for i, path in enumerate(paths)
         ]
     )
-    valid = torch.tensor([[i < len(path) for i in range(most)] for path in paths])
-    return places, valid
+    if all(len(path) == most for path in paths):
+        return places, None
+    return places, torch.tensor([[i < len(path) for i in range(most)] for path in paths])
 
 
 def compare(found: torch.Tensor, expected: torch.Tensor) -> None:
@@ -193,7 +194,8 @@ def check_delta(
     kept: Kept,
 ) -> None:
     """Compare all nodes from ``trees.done`` on, and the state behind the last node of each tree."""
-    after = committed(asked.state, kept, *paths_of(parents, last_nodes(parents), trees))
+    after = asked.state.clone()
+    commit(after, kept, *paths_of(parents, last_nodes(parents), trees))
     for i, (own, step) in enumerate(zip(parents, asked.steps, strict=True)):
         states, outputs = over_tree(own, asked.state[i], step)
         for node, expected in enumerate(outputs):
@@ -254,12 +256,14 @@ def test_much_decay_loses_no_digits() -> None:
         assert float((found - exact).abs().max() / exact.abs().max()) < 5e-7
 
 
-def test_blocks_of_queries_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_pairs_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     trees = ancestry([BUSHY], [0], CPU)
     asked = delta_inputs([BUSHY], trees, torch.float64, Strength(), channels=True)
     whole, _ = delta(asked.inputs, asked.state, trees)
-    monkeypatch.setattr(ancestry_module, "_NUMBERS", 5 * HEADS * len(BUSHY) * WIDTH)
-    assert len(ancestry_module.blocks(len(BUSHY), HEADS * len(BUSHY) * WIDTH)) == 3
+    monkeypatch.setattr(ancestry_module, "_NUMBERS", 16 * HEADS * WIDTH)
+    pairs = trees.pairs.below.shape[1]
+    assert pairs == int(trees.shown.sum())
+    assert len(ancestry_module.blocks(pairs, HEADS * WIDTH)) == 3
     parts, _ = delta(asked.inputs, asked.state, trees)
     torch.testing.assert_close(parts, whole, rtol=1e-13, atol=1e-13)
 
@@ -299,7 +303,8 @@ def check_mamba2(
         _, kept = scan([each[:, :, : trees.done] for each in inputs], state, begun)
     rest = [each[:, :, trees.done :] for each in inputs]
     output, kept = scan(rest, state, trees, kept)
-    after = committed_scan(state, kept, *paths_of(parents, last_nodes(parents), trees))
+    after = state.clone()
+    commit_scan(after, kept, *paths_of(parents, last_nodes(parents), trees))
     for i, own in enumerate(parents):
         states, outputs = over_tree(own, state[i], mamba2_step(*parts[i]))
         for node in range(firsts[i], len(own)):
@@ -382,9 +387,9 @@ def check_convolution(
     stored = numbers.normal(len(parents), taps - 1, WIDTH)
     weight, bias = numbers.normal(WIDTH, taps), numbers.normal(WIDTH) if biased else None
     inputs = padded(parts, trees, parents, 0)
-    output = convolved(inputs, stored, weight, bias, windows(trees, taps))
-    path, valid = paths_of(parents, last_nodes(parents), trees)
-    after = committed_inputs(inputs, stored, path, valid)
+    output = convolved(inputs, stored, weight, bias, trees)
+    after = stored.clone()
+    commit_inputs(after, (inputs,), *paths_of(parents, last_nodes(parents), trees))
     for i, own in enumerate(parents):
         states, outputs = over_tree(own, stored[i], convolution_step(parts[i], weight, bias))
         for node in range(firsts[i], len(own)):
@@ -414,7 +419,7 @@ def test_a_convolution_in_bfloat16_is_computed_in_float32() -> None:
     trees, numbers = ancestry([BUSHY], [0], CPU), Numbers(1, torch.bfloat16)
     inputs, stored = numbers.normal(1, len(BUSHY), 4), numbers.normal(1, 2, 4)
     weight = numbers.normal(4, 3)
-    output = convolved(inputs, stored, weight, None, windows(trees, 3))
+    output = convolved(inputs, stored, weight, None, trees)
     assert output.dtype == torch.float32
-    whole = convolved(inputs.float(), stored.float(), weight.float(), None, windows(trees, 3))
+    whole = convolved(inputs.float(), stored.float(), weight.float(), None, trees)
     assert torch.equal(output, whole)

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 _KEPT = 1024
 """Numbers up to which a split on the host comes again and again, so that its views are kept."""
 
+_VIEWS = 512
+"""Most splits that are kept."""
+
 
 def recorded_event(device: torch.device) -> torch.cuda.Event:
     """An event behind all that the device's current stream was asked for."""
@@ -117,6 +120,8 @@ class Staging:
             if found is None:
                 found = buffer[:total].split(key)  # type: ignore[no-untyped-call]
                 if total <= _KEPT:
+                    if len(self._views) >= _VIEWS:
+                        self._views.clear()
                     self._views[key] = found
             return found
         self._sent[:total].copy_(buffer[:total], non_blocking=self._cuda)

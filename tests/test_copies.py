@@ -73,3 +73,11 @@ def test_without_turns_it_would_be_a_fault(device: SimulatedCuda) -> None:
     staging.begin(8)[:] = 2
     torch.cuda.synchronize()
     assert [fault for fault in device.work.faults if "written while it is uploaded" in fault]
+
+
+def test_few_splits_are_kept() -> None:
+    staging = Staging(CPU)
+    for size in range(2000):
+        staging.begin(8)
+        staging.send((size % 9, size % 7, size % 5, size % 11))
+    assert len(staging._views) <= 512

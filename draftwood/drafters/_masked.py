@@ -61,6 +61,11 @@ class MaskedDrafter(MarginalDrafter):
         """Bytes that recurrent layers keep of a node."""
         return self._reader.node_bytes
 
+    @property
+    def deepest(self) -> int:
+        """Tokens drafted ahead."""
+        return self._ahead
+
     def read_in_pieces(self) -> None:
         """From now on, read long backlogs in pieces while several requests run."""
         self._reader.read_in_pieces()

@@ -92,6 +92,11 @@ class PathDrafter(AheadDrafter):
         """The same for all."""
         return self._depth
 
+    @property
+    def deepest(self) -> int:
+        """Tokens drafted ahead."""
+        return self._depth
+
     def places(self, asked: Sequence[tuple[int, Expand]]) -> list[list[Place]]:
         """The output at each node; new nodes are scored, those of a depth together."""
         new: dict[int, list[tuple[int, int]]] = {}

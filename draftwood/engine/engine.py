@@ -183,7 +183,7 @@ class Engine:
         """
         request = prepared(request, self.tokenizer, self._eos)
         limit = admit(request, self.target.info, text=self.tokenizer is not None)
-        self._memory.check(Size(len(request.ids), limit))
+        self._memory.check(self._size(len(request.ids), limit))
         constraint = None
         if request.grammar is not None:
             size = self.target.info.vocab_size
@@ -475,11 +475,21 @@ class Engine:
                 self._events.append(delta)
             self._end(s, reason, failures)
 
+    def _size(self, prompt: int, new: int) -> Size:
+        """The memory of a request of so many tokens at most."""
+        kept = self.target.info.recomputed_above
+        deepest = self.method.policy.budget + 1
+        twice = kept is not None and prompt <= kept < prompt + new + deepest
+        return Size(prompt, new, 2 if twice else 1)
+
     def _fits(self, sequence: RunningRequest) -> bool:
         """Whether there is memory for a request beside those that run."""
-        own = _size(sequence)
-        if self._active:
-            return self._memory.admits(list(map(_size, self._active.values())), own)
+        own, *running = (
+            self._size(len(each.request.ids), each.limit)
+            for each in (sequence, *self._active.values())
+        )
+        if running:
+            return self._memory.admits(running, own)
         if self._memory.wastes(own) or not self._memory.admits((), own):
             self._phases.trim()
             self._memory.reset()
@@ -513,8 +523,3 @@ class Engine:
                 except Exception as failed:  # noqa: BLE001 - such as too little memory
                     logger.warning("a text is not kept for later prompts: %s", failed)
                     self._prefixes.clear()
-
-
-def _size(request: RunningRequest) -> Size:
-    """The tokens that a request has at most."""
-    return Size(len(request.request.ids), request.limit)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from draftwood.engine.legal import legal_answer, widened
+from draftwood.errors import DraftwoodError
 from draftwood.protocols import (
     FREE,
     Answer,
@@ -161,6 +162,7 @@ def _answer(
     asked = {i: q for i, q in own.items() if isinstance(q, Expand)}
     known = {i: q for i, q in own.items() if isinstance(q, Describe)}
     levels = {i: q for i, q in own.items() if isinstance(q, Descend)}
+    _refuse_silent(drafter, source, copies=bool(copies), trees=bool(trees), ranks=bool(asked))
     if copies:
         answers |= _each(lambda some: drafter.continuations([slots[i] for i in some]), copies)
     if trees:
@@ -185,6 +187,30 @@ def _answer(
         except Exception as error:  # noqa: BLE001 - the others go on
             answers[i] = error
     return answers
+
+
+def _refuse_silent(
+    drafter: Drafter, source: str, *, copies: bool, trees: bool, ranks: bool
+) -> None:
+    """Refuse to ask a drafter what it never answers.
+
+    Raises:
+        DraftwoodError: it is asked for that.
+    """
+    kind = type(drafter)
+    copying = kind.continuations is not Drafter.continuations
+    if ranks and kind.expand is Drafter.expand:
+        lacks = "ranks no successors of a token"
+    elif copies and not copying:
+        lacks = "copies no text"
+    elif trees and not copying and kind.branches is Drafter.branches:
+        lacks = "copies no trees"
+    else:
+        return
+    raise DraftwoodError(
+        f"the drafter that source {source!r} is bound to {lacks}, for which it is asked here: bind "
+        "another one ('draftwood drafters' lists them)"
+    )
 
 
 def _at_once(

@@ -55,10 +55,17 @@ def _bytes(name: str, given: int | str, least: int) -> int:
 
 
 class Size(NamedTuple):
-    """Tokens of a request: of its prompt, and new ones at most."""
+    """A request.
+
+    Attributes:
+        prompt: tokens of its prompt.
+        new: new ones at most.
+        slots: that have all of them at once.
+    """
 
     prompt: int
     new: int
+    slots: int = 1
 
 
 class MemoryLimit:
@@ -95,14 +102,16 @@ class MemoryLimit:
 
     def admits(self, running: Sequence[Size], own: Size) -> bool:
         """Whether a request may begin beside others; if so, what it has counts from now on."""
-        requests = len(running) + 1
+        everyone = (*running, own)
+        taken = sum(each.slots for each in everyone)
         # Slots that grow, and rows with them, are up to a quarter more than they must be.
-        slots = max(self._slots, requests, (requests - 1) * 5 // 4)
+        slots = max(self._slots, taken, (taken - 1) * 5 // 4)
         row = max(self._row, self._entries(own))
         entries = slots * row
         if self._block:
-            entries = max(self._held, self._pool(sum(map(self._entries, (*running, own)))))
-        needed = entries * self._token + slots * self._slot + requests * self._running
+            pooled = sum(each.slots * self._entries(each) for each in everyone)
+            entries = max(self._held, self._pool(pooled))
+        needed = entries * self._token + slots * self._slot + len(everyone) * self._running
         if self._most is not None and needed > self._most:
             return False
         self._slots, self._row, self._held = slots, row, entries
@@ -148,7 +157,7 @@ class MemoryLimit:
 
     def _alone(self, own: Size) -> int:
         """Bytes of the keys and values of a single request."""
-        return self._pool(self._entries(own)) * self._token
+        return self._pool(own.slots * self._entries(own)) * self._token
 
     def _pool(self, entries: int) -> int:
         """Entries that a cache takes for so many of requests; a row has no others.

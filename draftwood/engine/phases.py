@@ -6,7 +6,7 @@ It knows nothing of the queue, of events and of when a request ends.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from functools import reduce
 from operator import or_
 from time import perf_counter
@@ -97,6 +97,8 @@ class Phases:
         self._drafters = {n: spec.build(host) for n, spec in specs.items()}
         built = {n: Built(spec, self._drafters[n]) for n, spec in specs.items()}
         self._tuner = method.policy.tuner(host, built)
+        # Seconds of the tuner in the last step that searched for a tree, and in the last other one.
+        self._teaching = {True: 0.0, False: 0.0}
         drafters = self._drafters.values()
         # Tokens of drafts that are sampled depend on when a request drafts; with a tuner they do so
         # anyway.
@@ -282,17 +284,22 @@ class Phases:
             found.bid if batch.sound(s) else None
             for s, found in zip(batch.live, drafted, strict=True)
         ]
-        times, search = self._times(batch)
+        searched = any(bid is not None for bid in bids)
+        times, search = self._times(batch, self._teaching[searched])
+        begun = perf_counter()
         predictions = self._tuner.observe(StepReport(bids, outcomes, times, batch.recorded, search))
+        self._teaching[searched] = perf_counter() - begun
         batch.watch.lap("learn")
         return predictions
 
-    def _times(self, batch: Batch) -> tuple[StepTimes, float | None]:
+    def _times(self, batch: Batch, teaching: float) -> tuple[StepTimes, float | None]:
         """The step's times so far, and those of its search.
 
-        Those of the first of the processes that run the target.
+        Those of the first of the processes that run the target. What the tuner will take is not
+        known yet: ``teaching`` is what it took in the last such step.
         """
         times, search = batch.watch.times, batch.search
+        times = replace(times, learn=times.learn + teaching)
         if self._shared is None:
             return times, search
         *found, first = self._shared.of_first((*astuple(times), search or 0.0))

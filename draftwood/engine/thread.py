@@ -265,10 +265,11 @@ class EngineThread:
         self._steps += 1
         try:
             events = self.engine.step()
-        except Exception:
+        except Exception as error:
             logger.exception("a step failed; the requests that ran end with its error")
             self._failures += 1
-            self._failed_in_a_row += 1
+            # Another request may need less memory.
+            self._failed_in_a_row += not isinstance(error, torch.OutOfMemoryError)
             if self._failed_in_a_row >= _MOST_FAILURES:
                 raise
             return

@@ -178,6 +178,13 @@ def _built(recipe: Recipe, options: Mapping[str, object]) -> "Method":
         return part(**{field: values[key] for field, key in own.items() if key in values})
 
     policy = cast(Policy, made("policies", recipe.policy))
+    for source in recipe.drafters:
+        unused = [name for name in options if name.startswith(f"{source}.")]
+        if unused and source not in policy.sources:
+            raise DraftwoodError(
+                f"{unused[0]} is a setting of a drafter that method {recipe.name!r} does not ask "
+                "with these settings: leave it out"
+            )
     drafters = {
         source: cast(DrafterSpec, made("drafters", part, f"{source}."))
         for source, part in recipe.drafters.items()

@@ -91,18 +91,21 @@ class RankTuner(Tuner):
     Args:
         size: nodes of the tree.
         counts: those of other engines on the host, which this one goes on with.
+        deepest: depth of the deepest nodes that the drafter proposes; None: any.
     """
 
-    def __init__(self, size: int, counts: RankCounts | None = None) -> None:
+    def __init__(
+        self, size: int, counts: RankCounts | None = None, deepest: int | None = None
+    ) -> None:
         self.counts = counts or RankCounts()
-        self._size = size
+        self._size, self._deepest = size, deepest
         self._due = FIRST
         self._paths = MEASURED[:size]
 
     def begin(self, loads: Sequence[RequestLoad]) -> list[tuple[RankPath, ...]]:
         """The same tree for all requests."""
         if self.counts.steps >= self._due:
-            self._paths = likeliest_paths(self.counts.acceptance, self._size)
+            self._paths = likeliest_paths(self.counts.acceptance, self._size, self._deepest)
             self._due = 2 * self.counts.steps
         return [self._paths] * len(loads)
 

@@ -144,6 +144,10 @@ class TopOrDrawn(DrawnPolicy):
                 "children=drawn has no copied path beside the tree: leave chain out, or use "
                 "method goose-sampled"
             )
+        if self.children == "top" and (self.replacement or self.draft_temperature):
+            raise DraftwoodError(
+                "replacement and draft_temperature are of drawn children: give children=drawn too"
+            )
 
     @property
     def draws(self) -> frozenset[Draw]:

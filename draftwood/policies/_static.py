@@ -33,17 +33,21 @@ def order(path: RankPath, acceptance: Sequence[float]) -> SortKey:
     return (-prod(acceptance[rank] for rank in sorted(path)), len(path), path)
 
 
-def likeliest_paths(acceptance: Sequence[float], size: int) -> tuple[RankPath, ...]:
+def likeliest_paths(
+    acceptance: Sequence[float], size: int, deepest: int | None = None
+) -> tuple[RankPath, ...]:
     """The best tree of ``size`` nodes for acceptances that never rise, in :func:`order`.
 
-    Best first: a node's next sibling and its first child are no likelier than itself.
+    Best first: a node's next sibling and its first child are no likelier than itself. No node is
+    deeper than ``deepest``, if that is given.
     """
     found: list[RankPath] = []
     heap: list[SortKey] = [order((0,), acceptance)]
     while heap and len(found) < size:
         path = heappop(heap)[-1]
         found.append(path)
-        heappush(heap, order((*path, 0), acceptance))
+        if deepest is None or len(path) < deepest:
+            heappush(heap, order((*path, 0), acceptance))
         if path[-1] + 1 < len(acceptance):
             heappush(heap, order((*path[:-1], path[-1] + 1), acceptance))
     return tuple(found)

@@ -69,8 +69,9 @@ class Sequoia(Policy):
         """Counts acceptance by rank and forecasts the tree, unless there is a file."""
         if self.tree:
             return None
-        key = Learnt((self, drafters[self.source].spec.model))
-        return RankTuner(self.budget, host.share(key, RankCounts))
+        built = drafters[self.source]
+        key = Learnt((self, built.spec.model))
+        return RankTuner(self.budget, host.share(key, RankCounts), built.drafter.deepest)
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``sequoia``, or ``plain`` where nothing could be drafted."""

@@ -73,6 +73,7 @@ from draftwood.protocols.target import (
     TargetInfo,
     TargetOutput,
     shared,
+    snapshot_bytes,
 )
 from draftwood.protocols.verifier import (
     BegunVerification,
@@ -158,4 +159,5 @@ __all__ = [
     "setting",
     "settings",
     "shared",
+    "snapshot_bytes",
 ]

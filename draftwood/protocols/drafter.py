@@ -291,6 +291,11 @@ class Drafter:
     """Whether one forward of the model answers all queries of a step, whatever their depth."""
 
     @property
+    def deepest(self) -> int | None:
+        """Depth of the deepest nodes that it ever proposes; None: it has no bound."""
+        return None
+
+    @property
     def note(self) -> str:
         """What users should know of how the drafter fits the target; nothing by default."""
         return ""

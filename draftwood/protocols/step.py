@@ -74,7 +74,7 @@ class RequestLoad(NamedTuple):
     """A request at the beginning of a step.
 
     Attributes:
-        cached: tokens before the root.
+        cached: tokens of its text, the root included.
         left: tokens that it may still generate.
         pace: committed tokens a step, moving average.
         temperature: of its sampling; 0: greedy.

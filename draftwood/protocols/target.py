@@ -138,8 +138,9 @@ class TargetInfo:
     is the version of the compiled kernels; empty without. ``token_bytes`` are the bytes of a
     token's keys and values in all layers; 0 where nothing is cached. ``slot_bytes`` are the bytes
     of a sequence's recurrent states, however long it is, and ``node_bytes`` those that its
-    recurrent layers keep of a tree's node until the commit; 0 without such layers. ``config`` are
-    the fields of its text configuration; empty where it has none.
+    recurrent layers keep of a tree's node until the commit; 0 without such layers. A text that
+    grows beyond ``recomputed_above`` tokens is computed again, and has two slots meanwhile; None:
+    no text is. ``config`` are the fields of its text configuration; empty where it has none.
     """
 
     vocab_size: int
@@ -157,11 +158,17 @@ class TargetInfo:
     token_bytes: int = 0
     slot_bytes: int = 0
     node_bytes: int = 0
+    recomputed_above: int | None = None
     config: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 Snapshot: TypeAlias = "Mapping[tuple[int, str], torch.Tensor]"
 """The states of recurrent layers behind a text: by the layer's index and the state's name."""
+
+
+def snapshot_bytes(states: Snapshot) -> int:
+    """Bytes of a snapshot."""
+    return sum(tensor.numel() * tensor.itemsize for tensor in states.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +194,8 @@ class SavedTokens:
     @property
     def bytes(self) -> int:
         """Bytes of all tensors."""
-        states = (each for known in (self.states or {}).values() for each in known.values())
-        return sum(tensor.numel() * tensor.itemsize for tensor in (*self.tensors, *states))
+        states = sum(map(snapshot_bytes, (self.states or {}).values()))
+        return states + sum(tensor.numel() * tensor.itemsize for tensor in self.tensors)
 
 
 class Submitted(Protocol):

@@ -186,7 +186,7 @@ def attach(
         runner = Runner(*parts) if limit is None else RecomputingRunner(limit, *parts)
         with working("comparing the logits of a tree with those of its paths"):
             _check(runner, forward_pass, [*zip(masks, caches, strict=True)], references)
-        runner.info = _with_states(runner, recurrent)
+        runner.info = replace(_with_states(runner, recurrent), recomputed_above=limit)
         mark_attached(model, runner, settings, tested=self_test)
         failing.pop_all()
     logger.info(

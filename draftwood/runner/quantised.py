@@ -25,6 +25,22 @@ def row_mixing(model: nn.Module) -> str | None:
                 return (
                     "torch's dynamic int8 quantisation scales activations by the largest one of a "
                     "whole forward, so a token's logits depend on its siblings in the tree; use a "
-                    "quantisation with a scale per token, such as torchao's"
+                    "quantisation with a scale per token, such as torchao's with PerRow()"
                 )
+    if any(map(_scaled_together, model.parameters())):
+        return (
+            "torchao scales activations by the largest one of a whole forward (PerTensor), so a "
+            "token's logits depend on its siblings in the tree; quantise with "
+            "granularity=PerRow()"
+        )
     return None
+
+
+def _scaled_together(weight: nn.Parameter) -> bool:
+    """Whether torchao scales the activations of a weight by the largest of all rows.
+
+    A scale that was computed beforehand mixes no rows.
+    """
+    given = getattr(weight, "act_quant_kwargs", None)
+    whole = type(getattr(given, "granularity", None)).__name__ == "PerTensor"
+    return whole and getattr(weight, "act_quant_scale", None) is None

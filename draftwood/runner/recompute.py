@@ -134,7 +134,12 @@ class RecomputingRunner(Runner):
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:
         """See :meth:`Runner.commit`."""
-        super().commit(slots, paths)
+        # Of a text of the limit's length only the twin was run: there is nothing to move.
+        own: list[Sequence[int]] = [
+            range(1, len(path) + 1) if self.length(slot) == self._limit else path
+            for slot, path in zip(slots, paths, strict=True)
+        ]
+        super().commit(slots, own)
         both = [
             (self._twins[slot], path)
             for slot, path in zip(slots, paths, strict=True)

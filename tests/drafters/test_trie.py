@@ -9,7 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draftwood.drafters.trie.arrange import latest, most_frequent
 from draftwood.drafters.trie.drafter import Trie, TrieDrafter
+from draftwood.drafters.trie.index import Text, count, successors, used
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
@@ -234,3 +236,17 @@ def test_second_answers_take_fewer_steps_and_have_the_same_tokens(settings: str)
     first, second = (engine.generate([asked])[0] for _ in range(2))
     assert first.tokens == second.tokens == target.greedy([1, 2, 3], 60)
     assert second.tally.steps < first.tally.steps
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=60), st.integers(1, 9))
+def test_some_successors_are_the_first_of_all(text: list[int], most: int) -> None:
+    found = Text(4)
+    for now, token in enumerate(text):
+        found.extend((token,), now)
+    place = (found.end(1),)
+    assert place[0] is not None
+    everyone = [*successors((place[0],)).items()]
+    by_use = sorted(everyone, key=lambda each: -used(each[1]))
+    by_count = sorted(everyone, key=lambda each: (-count(each[1]), each[0]))
+    assert latest((place[0],), most) == by_use[:most]
+    assert most_frequent((place[0],), most) == by_count[:most]

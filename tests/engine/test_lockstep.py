@@ -5,8 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
+from draftwood import Engine, Request
 from draftwood.engine.lockstep import Drafted, draft
+from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import (
     FREE,
@@ -28,8 +31,10 @@ from draftwood.protocols import (
     Policy,
     Price,
 )
+from draftwood.runner.attach import attach
 from draftwood.tree import TreeBuilder
 from tests.factories.scripted_sources import paths
+from tests.factories.tiny_llama import tiny_llama
 
 
 @dataclass
@@ -362,3 +367,19 @@ def test_a_source_that_fails_for_one_request_answers_the_others() -> None:
     assert [type(found.error) for found in drafted] == [type(None), ArithmeticError, type(None)]
     assert [found.tree.tokens.tolist() for found in drafted] == [[1, 49], [1], [1, 69]]
     assert copy.calls == [(4, 5, 6), (4,), (5,), (6,)]
+
+
+@pytest.mark.parametrize(
+    ("spelt", "lacks"),
+    [
+        ("pld:context=adjacency", "copies no text"),
+        ("ngram-trie:trie=adjacency", "copies no trees"),
+        ("goose:adjacency=context", "ranks no successors of a token"),
+        ("sequoia:drafter=trie", "ranks no successors of a token"),
+    ],
+)
+def test_a_drafter_that_never_answers_is_refused(spelt: str, lacks: str) -> None:
+    runner = attach(tiny_llama(), self_test=False)
+    with pytest.raises(DraftwoodError, match=f"is bound to {lacks}, for which it is asked here"):
+        Engine(runner, spelt).generate([Request([5, 6, 7, 5, 6, 7, 5, 6], 8)])
+    runner.detach()

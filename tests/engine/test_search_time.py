@@ -51,3 +51,21 @@ def test_without_a_draft_model_all_of_it_is_a_search(monkeypatch: pytest.MonkeyP
     found = reports(monkeypatch, "auto:neural=")
     assert found
     assert all(report.search is None for report in found)
+
+
+def test_what_the_tuner_takes_is_time_of_the_next_such_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    honest = AutoTuner.observe
+
+    def slow(tuner: AutoTuner, report: StepReport) -> Any:
+        if any(bid is not None for bid in report.bids):
+            sleep(PAUSE)
+        return honest(tuner, report)
+
+    monkeypatch.setattr(AutoTuner, "observe", slow)
+    found = reports(monkeypatch, "auto:neural=")
+    searched = [each for each in found if any(bid is not None for bid in each.bids)]
+    assert len(searched) > 2
+    assert searched[0].times.learn < PAUSE
+    assert all(each.times.learn >= PAUSE for each in searched[1:])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import torch
 
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Completion, Delta, Event, Finished, Request
@@ -196,6 +197,20 @@ def test_steps_that_always_fail_end_the_thread(target: Gated) -> None:
         time.sleep(0.01)
     with pytest.raises(Closing, match="a device is lost"):
         thread.submit([Request(PROMPT, 9)], caller)
+
+
+def test_prompts_for_which_there_is_no_memory_do_not_end_the_thread(target: Gated) -> None:
+    thread = thread_of(target)
+    target.error = torch.OutOfMemoryError("no memory for a prompt")
+    for _ in range(10):
+        caller = Caller()
+        thread.submit([Request(PROMPT, 9)], caller)
+        caller.ends()
+    target.error = None
+    good = Caller()
+    thread.submit([Request(PROMPT, 1)], good)
+    assert good.completion().tokens == target.greedy(PROMPT, 1)
+    thread.close()
 
 
 def test_a_step_that_goes_well_forgives_those_that_failed(target: Gated) -> None:

@@ -177,6 +177,12 @@ def test_presets_reach_the_parts() -> None:
         ("auto:draft.dtype=auto", "does not have here: give draft=PATH or head=PATH as well"),
         ("goose:adjacency=model:adjacency.model=a", "no setting 'adjacency.model'"),
         ("goose:drafter=model", "no setting 'drafter'"),
+        (
+            "traversal:context.max_tokens=5",
+            "context.max_tokens is a setting of a drafter that method 'traversal' does not ask",
+        ),
+        ("talon:replacement=true", "replacement and draft_temperature are of drawn children"),
+        ("dynatree:draft_temperature=0.5", "give children=drawn too"),
     ],
 )
 def test_refusals(text: str, complaint: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from draftwood.errors import DraftwoodError
 from draftwood.policies._fill import by_level
 from draftwood.policies._rank_acceptance import DEFAULT_ACCEPTANCE
-from draftwood.policies._static import RankPath, likeliest_paths, read_paths
+from draftwood.policies._static import RankPath, likeliest_paths, order, read_paths
 from draftwood.policies.sequoia import Sequoia
 from draftwood.protocols import Expand
 from tests.factories.scripted_sources import Row, drafter, paths
@@ -92,6 +92,11 @@ def test_likeliest_paths_are_the_likeliest_of_all(values: list[float], size: int
     assert all(path[:-1] in {(), *found} for path in found)
     assert all(product(path, acceptance) <= worst + 1e-12 for path in borders - set(found))
     assert likeliest_paths(acceptance, size // 2) == found[: size // 2]
+    ranks = range(len(acceptance))
+    flat: list[RankPath] = [(rank,) for rank in ranks]
+    flat += [(one, other) for one in ranks for other in ranks]
+    flat.sort(key=lambda path: order(path, acceptance))
+    assert likeliest_paths(acceptance, size, deepest=2) == tuple(flat[:size])
 
 
 def test_the_tree_where_nothing_is_counted() -> None:

@@ -19,6 +19,7 @@ from torch import nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from draftwood.engine.engine import Engine
+from draftwood.engine.memory import Size
 from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method as make_method
@@ -404,3 +405,24 @@ def test_the_context_of_any_spelling(rope: dict[str, Any], context: int) -> None
     older = SimpleNamespace(rope_scaling=rope, max_position_embeddings=64)
     assert context_limit_of(older) == context
     assert position_limits(older) == (64,)
+
+
+def test_a_text_that_is_cached_twice_for_a_while_takes_memory_twice() -> None:
+    runner = attach(TURNING["phi3"](), self_test=False)
+    assert runner.info.recomputed_above == TURN
+    [prompt] = prompts_of((TURN - 12,))
+    request = Request(prompt, max_new_tokens=30, eos=())
+    plain = Engine(runner, "ar")
+    assert [plain._size(len(prompt), new).slots for new in (2, 30)] == [1, 2]
+    assert plain._size(TURN + 1, 30).slots == 1
+    once = plain._memory._entries(Size(len(prompt), 30)) * runner.info.token_bytes
+    with pytest.raises(DraftwoodError, match=r"needs .* for keys and values, and memory is"):
+        Engine(runner, "ar", memory=once + 1).add(request)
+    engine = Engine(runner, "ar", memory=2 * once)
+    engine.add(request)
+    most = 0
+    while engine.busy:
+        engine.step()
+        most = max(most, runner.cache.size * runner.info.token_bytes)
+    assert once < most <= 2 * once
+    runner.detach()

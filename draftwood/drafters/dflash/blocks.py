@@ -46,6 +46,11 @@ class BlockDrafter(AheadDrafter):
         self._texts = {}
 
     @property
+    def deepest(self) -> int:
+        """Tokens drafted in a block."""
+        return self._drafted
+
+    @property
     def needs(self) -> Needs:
         """The target's hidden states that the network reads."""
         return Needs(taps=self._network.config.taps)

@@ -98,6 +98,10 @@ class BlockAttention(nn.Module):
         values = self.v_proj(slots).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         found = []
         for block, (before, given) in enumerate(contexts):
+            if self.window is not None and not masks:
+                # What the first slot does not see, no other one does.
+                first = max(0, before.shape[1] - (self.window - 1))
+                before, given = before[:, first:], given[:, first:]
             seen = torch.cat([before, keys[block]], dim=1)[None]
             read = torch.cat([given, values[block]], dim=1)[None]
             if masks:

@@ -82,6 +82,11 @@ class MedusaDrafter(MarginalDrafter):
         """The target's last hidden state."""
         return Needs(taps=(self._last,))
 
+    @property
+    def deepest(self) -> int:
+        """One level for each head."""
+        return len(self._heads.blocks)
+
     def begin(self, slot: int, prefill: Prefill) -> None:
         """A request starts: the heads read the prompt's last position."""
         self.start(slot)

@@ -45,14 +45,15 @@ class Shape:
         return max(1, int((deepest - before) * slope + self.least))
 
 
-def latest(place: Place) -> list[tuple[int, Place]]:
-    """The successors of an n-gram, the latest first."""
-    return sorted(successors(place).items(), key=lambda each: -used(each[1]))
+def latest(place: Place, most: int) -> list[tuple[int, Place]]:
+    """So many successors of an n-gram at most, the latest first."""
+    return heapq.nlargest(most, successors(place).items(), key=lambda each: used(each[1]))
 
 
-def most_frequent(place: Place) -> list[tuple[int, Place]]:
-    """The successors of an n-gram, the most frequent first, of equal ones the smaller token."""
-    return sorted(successors(place).items(), key=lambda each: (-count(each[1]), each[0]))
+def most_frequent(place: Place, most: int) -> list[tuple[int, Place]]:
+    """The same, the most frequent first, of equal ones the smaller token."""
+    found = successors(place).items()
+    return heapq.nsmallest(most, found, key=lambda each: (-count(each[1]), each[0]))
 
 
 def by_recency(end: Place, length: int, shape: Shape, deepest: int) -> Iterator[Path]:
@@ -60,7 +61,7 @@ def by_recency(end: Place, length: int, shape: Shape, deepest: int) -> Iterator[
     queue: deque[tuple[Path, Place]] = deque([((), end)] if deepest > 0 else [])
     while queue:
         path, place = queue.popleft()
-        for token, below in latest(place)[: shape.breadth(length + len(path))]:
+        for token, below in latest(place, shape.breadth(length + len(path))):
             further: Path = (*path, token)
             yield further
             if len(further) < deepest:
@@ -73,7 +74,7 @@ def by_frequency(end: Place, length: int, shape: Shape, deepest: int) -> Iterato
     heap: list[tuple[float, int, Path, Place]] = []
 
     def offer(path: Path, place: Place, probability: float) -> None:
-        best = most_frequent(place)[: shape.most]
+        best = most_frequent(place, shape.most)
         total = sum(count(below) for _, below in best)
         for token, below in best:
             share = probability * count(below) / total

@@ -71,7 +71,10 @@ class Trie(DrafterSpec):
     breadth: int = setting(10, "most successors of a node", least=1, most=LARGEST_COUNT)
     prompt: bool = setting(False, "draft from the whole prompt, too")
     size: int = setting(
-        1_000_000, "most tokens of finished requests that are kept", least=0, most=LARGEST_COUNT
+        100_000,
+        "most tokens of finished requests that are kept, about 5 kB each",
+        least=0,
+        most=LARGEST_COUNT,
     )
 
     summary: ClassVar = "a tree of what followed the ends of the text, also in earlier requests"
@@ -100,7 +103,7 @@ class TrieDrafter(Drafter):
     * ``count``: how often that was;
     * ``agreeing``: ends whose first successor begins the chain.
 
-    Memory: up to ``depth`` nodes of about 0.3 kB for each token that is generated.
+    Memory: up to ``depth`` nodes of about 0.3 kB for each token that is generated, 5 kB in all.
     """
 
     def __init__(self, settings: Trie) -> None:
@@ -171,14 +174,15 @@ class TrieDrafter(Drafter):
                 found.append((length, place))
         return found
 
-    def _ordered(self, place: Place) -> list[tuple[int, Place]]:
-        return latest(place) if self._settings.order == "recency" else most_frequent(place)
+    def _ordered(self, place: Place, most: int) -> list[tuple[int, Place]]:
+        found = latest if self._settings.order == "recency" else most_frequent
+        return found(place, most)
 
     def _chains(self, ends: Sequence[tuple[int, Place]]) -> tuple[Continuation, ...]:
         offered: dict[int, tuple[int, Place]] = {}
         firsts: list[int] = []
         for length, end in ends:
-            below = self._ordered(end)
+            below = self._ordered(end, _CHAINS)
             firsts.append(below[0][0])
             for token, place in below:
                 offered.setdefault(token, (length, place))
@@ -190,7 +194,7 @@ class TrieDrafter(Drafter):
     def _followed(self, token: int, place: Place) -> tuple[int, ...]:
         """A first token and the first successor of each."""
         chain = [token]
-        while below := self._ordered(place):
+        while below := self._ordered(place, 1):
             token, place = below[0]
             chain.append(token)
         return tuple(chain)

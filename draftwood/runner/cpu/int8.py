@@ -34,7 +34,7 @@ class Int8Weight(NamedTuple):
 
 
 def int8_weight(weight: Any) -> Int8Weight | None:
-    """The parts of torchao's int8 weight; None if it is another, or quantises activations too."""
+    """The parts of torchao's int8 weight; None if it is another, or changes activations too."""
     if not is_quantised_weight(weight):
         return None
     numbers, scales = getattr(weight, "qdata", None), getattr(weight, "scale", None)
@@ -48,6 +48,7 @@ def int8_weight(weight: Any) -> Int8Weight | None:
         and numbers.shape[1] > 0
         and scales.numel() == len(numbers)
         and getattr(weight, "act_quant_kwargs", None) is None
+        and getattr(weight, "act_pre_scale", None) is None
         and (shift is None or not bool(shift.any()))
         and weight.dtype in (torch.float32, torch.bfloat16)
     )

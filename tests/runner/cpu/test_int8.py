@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from draftwood import Engine, Request
+from draftwood.errors import DraftwoodError
 from draftwood.kernels.compiled import _command
 from draftwood.runner.attach import attach
 from draftwood.runner.cpu.int8 import Int8Linear, int8_weight, patch_int8
@@ -139,3 +140,24 @@ def test_a_quantised_model_decodes_as_it_does_plainly() -> None:
     plain = attach(model, packing=False)
     assert Engine(plain, "ar").generate(request)[0].tokens == changed
     plain.detach()
+
+
+def test_a_weight_whose_inputs_are_scaled_first_is_left_alone() -> None:
+    model: Any = quantised(nn.Sequential(nn.Linear(32, 32)))
+    model[0].weight.act_pre_scale = torch.full((32,), 2.0)
+    assert int8_weight(model[0].weight) is None
+    assert patch_int8(model) == []
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_one_scale_for_all_activations_of_a_forward_is_refused(together: bool) -> None:
+    torchao = pytest.importorskip("torchao.quantization")
+    scales = torchao.PerTensor() if together else torchao.PerRow()
+    plain: Any = tiny_llama()
+    model: Any = plain.to(torch.bfloat16)
+    torchao.quantize_(model, torchao.Int8DynamicActivationInt8WeightConfig(granularity=scales))
+    if together:
+        with pytest.raises(DraftwoodError, match=r"quantise with granularity=PerRow\(\)"):
+            attach(model)
+    else:
+        attach(model).detach()

@@ -8,9 +8,11 @@ with the layer's weights. Prints one JSON object with milliseconds by number of 
 * ``chunk``: transformers' form for several tokens; ``recurrent``: its form token by token;
 * ``projections``: the products with the layer's weights in ``--dtype``.
 
-The default shape is that of Qwen3.6-27B, with random weights.
+The default shape is that of Qwen3.6-27B, with random weights. ``--by-channel`` is Kimi Delta
+Attention, whose keys have as many heads as the values.
 
     python runs/rule_cost.py --threads 1
+    python runs/rule_cost.py --by-channel --heads 32 --hidden 2304
 """
 
 import json
@@ -21,7 +23,8 @@ from collections.abc import Callable, Sequence
 import click
 import numpy as np
 import torch
-from transformers.models.qwen3_5 import modeling_qwen3_5 as theirs
+from transformers.models.kimi_linear import modeling_kimi_linear as kimi
+from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen
 
 from draftwood.costs.busy import watched
 from draftwood.lab.bench.provenance import provenance
@@ -29,6 +32,7 @@ from draftwood.lab.bench.quiet import recorded
 from draftwood.runner.recurrent.ancestry import ancestry
 from draftwood.runner.recurrent.convolution import convolved
 from draftwood.runner.recurrent.gated_delta import commit, gated_delta
+from draftwood.runner.recurrent.torch_forms import torch_form
 
 TAPS = 4
 """Of the convolution."""
@@ -51,19 +55,33 @@ def random_parents(nodes: int, seed: int) -> list[int]:
     return [-1, *(int(rng.integers(max(0, node - 8), node)) for node in range(1, nodes))]
 
 
+def theirs(*, by_channel: bool) -> tuple[Callable[..., object], Callable[..., object]]:
+    """transformers' forms of the rule: for several tokens, and token by token."""
+    if not by_channel:
+        return qwen.torch_chunk_gated_delta_rule, qwen.torch_recurrent_gated_delta_rule
+    both = (kimi.chunk_kimi_delta_attention, kimi.recurrent_kimi_delta_attention)
+    chunk, one_by_one = (torch_form(each, kimi.__name__) for each in both)
+    assert chunk is not None
+    assert one_by_one is not None
+    return chunk, one_by_one
+
+
 class Layer:
     """The tensors of one layer.
 
     Args:
-        heads: of values; those of keys are a third of them.
+        heads: of values; those of keys are a third of them, or as many.
         width: of a key and a value.
         hidden: of the model.
         dtype: of the weights.
+        by_channel: there is a decay for each channel of the keys.
     """
 
-    def __init__(self, heads: int, width: int, hidden: int, dtype: torch.dtype) -> None:
-        self.heads, self.width = heads, width
-        self.key_heads = max(1, heads // 3)
+    def __init__(
+        self, heads: int, width: int, hidden: int, dtype: torch.dtype, *, by_channel: bool
+    ) -> None:
+        self.heads, self.width, self.by_channel = heads, width, by_channel
+        self.key_heads = heads if by_channel else max(1, heads // 3)
         self.channels = (2 * self.key_heads + heads) * width
         shapes = [(self.channels, hidden), (heads * width, hidden), (2 * heads, hidden)]
         self.inputs = [torch.randn(shape).to(dtype) / hidden**0.5 for shape in shapes]
@@ -78,7 +96,8 @@ class Layer:
         trees = ancestry([parents], [0], torch.device("cpu"))
         queries, keys, values = torch.randn(3, 1, heads, nodes, width).unbind()
         keys = torch.nn.functional.normalize(keys, dim=-1)
-        logs, beta = -torch.rand(1, heads, nodes), torch.rand(1, heads, nodes)
+        logs = -torch.rand(1, heads, nodes, *([width] if self.by_channel else []))
+        beta = torch.rand(1, heads, nodes)
         given = (queries, keys, values, logs, beta, self.state)
         _, kept = gated_delta(*given, trees)
         path = [int(trees.shown[0].sum(1).argmax())]
@@ -91,14 +110,15 @@ class Layer:
         rest = {"g": logs.transpose(1, 2), "beta": beta.transpose(1, 2)}
         their = (*of_keys, values.transpose(1, 2))
         state = {"initial_state": self.state, "output_final_state": True}
+        chunk, one_by_one = theirs(by_channel=self.by_channel)
         rows = torch.randn(nodes, hidden).to(self.output.dtype)
         behind = torch.randn(nodes, heads * width).to(self.output.dtype)
         calls: dict[str, Callable[[], object]] = {
             "tree": lambda: gated_delta(*given, trees),
             "commit": lambda: commit(advancing, kept, chosen, None),
             "convolution": lambda: convolved(inputs, stored, self.taps, None, trees),
-            "chunk": lambda: theirs.torch_chunk_gated_delta_rule(*their, **rest, **state),
-            "recurrent": lambda: theirs.torch_recurrent_gated_delta_rule(*their, **rest, **state),
+            "chunk": lambda: chunk(*their, **rest, **state),
+            "recurrent": lambda: one_by_one(*their, **rest, **state),
             "projections": lambda: (
                 *(torch.nn.functional.linear(rows, weight) for weight in self.inputs),
                 torch.nn.functional.linear(behind, self.output),
@@ -110,6 +130,7 @@ class Layer:
 
 @click.command()
 @click.option("--heads", default=48, show_default=True, help="Of values; of keys a third.")
+@click.option("--by-channel", is_flag=True, help="A decay for each channel of the keys.")
 @click.option("--width", default=128, show_default=True, help="Of a key and a value.")
 @click.option("--hidden", default=5120, show_default=True)
 @click.option("--dtype", default="float32", show_default=True, help="Of the weights.")
@@ -118,6 +139,7 @@ class Layer:
 @click.option("--seconds", default=1.0, show_default=True, help="For each part and size.")
 def main(
     heads: int,
+    by_channel: bool,
     width: int,
     hidden: int,
     dtype: str,
@@ -128,9 +150,10 @@ def main(
     """Measure and print."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    shape = {"heads": heads, "width": width, "hidden": hidden, "dtype": dtype}
+    sizes_of = {"heads": heads, "width": width, "hidden": hidden}
+    shape = {**sizes_of, "dtype": dtype, "by_channel": by_channel}
     with watched() as neighbours:
-        layer = Layer(heads, width, hidden, getattr(torch, dtype))
+        layer = Layer(heads, width, hidden, getattr(torch, dtype), by_channel=by_channel)
         found = {size: layer.times(size, seconds) for size in sizes}
     origin = provenance(model=shape, settings={"seconds": seconds}, sets=())
     origin["other_processes"] = recorded(neighbours.others, neighbours.others)

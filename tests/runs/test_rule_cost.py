@@ -6,12 +6,14 @@ import pytest
 from click.testing import CliRunner
 
 pytest.importorskip("transformers.models.qwen3_5")
+pytest.importorskip("transformers.models.kimi_linear")
 
 from runs.rule_cost import main, random_parents
 
 
-def test_every_part_is_timed_at_every_size() -> None:
-    flags = ["--heads", "3", "--width", "8", "--hidden", "16", "--seconds", "0"]
+@pytest.mark.parametrize("by_channel", [[], ["--by-channel"]])
+def test_every_part_is_timed_at_every_size(by_channel: list[str]) -> None:
+    flags = ["--heads", "3", "--width", "8", "--hidden", "16", "--seconds", "0", *by_channel]
     done = CliRunner().invoke(main, [*flags, "--nodes", "1", "--nodes", "9", "--threads", "1"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)

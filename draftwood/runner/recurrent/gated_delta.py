@@ -10,7 +10,7 @@ and ``G_i`` from the tokens before the tree:
     O = e^G Q S + (Q K' * E) D
 
 T is strictly lower triangular in topological order, so that the rows of D are found in turn, and a
-node's row has to do with its ancestors only.
+node's row has to do with its ancestors only. Several heads of values may share a key and a query.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Kept(NamedTuple):
     """What a commit needs of the nodes, float32 or float64.
 
     Attributes:
-        keys: ``[b, heads, N, dk]``.
+        keys: ``[b, key heads, N, dk]``.
         added: the vectors d, ``[b, heads, N, dv]``.
         logs: log decays, ``[b, heads, N]`` or ``[b, heads, N, dk]``.
     """
@@ -56,10 +56,10 @@ def gated_delta(
     """Output of the nodes that were not computed before, n of them with padding.
 
     Args:
-        queries: ``[b, heads, n, dk]``, scaled.
-        keys: ``[b, heads, n, dk]``.
+        queries: ``[b, key heads, n, dk]``, scaled.
+        keys: ``[b, key heads, n, dk]``.
         values: ``[b, heads, n, dv]``.
-        logs: log decays g, ``[b, heads, n]`` or ``[b, heads, n, dk]``.
+        logs: log decays g, ``[b, heads, n]``, or ``[b, heads, n, dk]`` with as many heads of keys.
         beta: ``[b, heads, n]``.
         state: S behind the tokens before the trees, ``[b, heads, dk, dv]``.
         trees: the trees.
@@ -76,8 +76,7 @@ def gated_delta(
         all_logs = torch.cat([before.logs, logs], dim=2)
     within, across, start = _products(queries, keys, all_keys, all_logs, trees)
     within = beta[..., None] * within
-    from_state = start.exp() if logs.ndim == 4 else start.exp()[..., None]
-    right = beta[..., None] * (values - (keys * from_state) @ state)
+    right = beta[..., None] * (values - _from_state(keys, start, state))
     done = trees.done
     if before is not None:
         right = right - within[..., :done] @ before.added
@@ -86,8 +85,24 @@ def gated_delta(
     )
     if before is not None:
         added = torch.cat([before.added, added], dim=2)
-    output = (queries * from_state) @ state + across @ added
+    output = _from_state(queries, start, state) + across @ added
     return output, Kept(all_keys, added, all_logs)
+
+
+def _from_state(rows: torch.Tensor, logs: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+    """Products ``[b, heads, n, dv]`` of keys or queries with a state that has decayed since."""
+    if logs.ndim == 4:
+        return (rows * logs.exp()) @ state
+    return (spread(rows, state.shape[1]) @ state).mul_(logs.exp()[..., None])
+
+
+def spread(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """``[b, groups, ..]`` as ``[b, heads, ..]``, each group as many times as it has heads."""
+    groups = x.shape[1]
+    if groups == heads:
+        return x
+    # As repeat_interleave, for which a GPU is waited for.
+    return x.unsqueeze(2).expand(-1, -1, heads // groups, *x.shape[2:]).flatten(1, 2)
 
 
 def _of_roots(
@@ -99,10 +114,10 @@ def _of_roots(
     state: torch.Tensor,
 ) -> tuple[torch.Tensor, Kept]:
     """The rule for trees that are their roots alone: one product reads the state."""
-    decay = logs.exp() if logs.ndim == 4 else logs.exp()[..., None]
-    from_state = (torch.cat([keys, queries], dim=2) * decay) @ state
+    both = torch.cat([keys, queries], dim=2)
+    from_state = _from_state(both, logs.expand(-1, -1, 2, *logs.shape[3:]), state)
     added = beta[..., None] * (values - from_state[:, :, :1])
-    own = (queries * keys).sum(-1, keepdim=True)
+    own = spread((queries * keys).sum(-1, keepdim=True), values.shape[1])
     return from_state[:, :, 1:] + own * added, Kept(keys, added, logs)
 
 
@@ -121,7 +136,8 @@ def _products(
         return _channel_products(queries, keys, all_keys, all_logs, trees)
     start, between = log_decays(all_logs, trees)
     decay, turned = between.exp_(), all_keys.transpose(2, 3)
-    return (keys @ turned).mul_(decay), (queries @ turned).mul_(decay), start
+    within, across = (spread(each @ turned, all_logs.shape[1]) * decay for each in (keys, queries))
+    return within, across, start
 
 
 def _channel_products(
@@ -142,10 +158,10 @@ def _channel_products(
     for begin, end in blocks(trees.pairs.below.shape[1], b * heads * width):
         pairs = Pairs(*(each[:, begin:end] for each in trees.pairs))
         decayed = channel_decays(all_logs, trees, pairs).exp_()
-        decayed.mul_(_picked(all_keys, pairs.above))
+        decayed.mul_(picked(all_keys, pairs.above))
         place = (pairs.below * total + pairs.above)[:, None].expand(-1, heads, -1)
         for found, rows in ((within, keys), (across, queries)):
-            found.scatter_(2, place, (decayed * _picked(rows, pairs.below)).sum(-1))
+            found.scatter_(2, place, (decayed * picked(rows, pairs.below)).sum(-1))
     path, _ = trees.numbers(all_logs.dtype)
     shape = (b, heads, n, total)
     return within.view(shape), across.view(shape), path[:, :, trees.done :] @ all_logs
@@ -167,7 +183,7 @@ def commit(
         path: int64 ``[b, m]``, the nodes of each path from the root on; padding is behind them.
         valid: bool ``[b, m]``, which are nodes of the path; None: all.
     """
-    keys, added, logs = (_picked(each, path) for each in kept)
+    keys, added, logs = (picked(each, path) for each in kept)
     if path.shape[1] == 1:
         whole = logs[:, :, 0]
     else:
@@ -176,13 +192,17 @@ def commit(
             logs = logs.masked_fill(padding, 0.0)
             added = added.masked_fill(~valid[:, None, :, None], 0.0)
         whole, behind = path_decays(logs)
-        keys = keys * (behind.exp() if logs.ndim == 4 else behind.exp()[..., None])
+        if logs.ndim == 4:
+            keys = keys * behind.exp()
+        else:
+            added = added * behind.exp()[..., None]
+    keys = spread(keys, state.shape[1])
     # In place, as to allocate a state takes longer than the product.
     state.mul_(whole.exp()[..., None] if logs.ndim == 4 else whole.exp()[..., None, None])
     state.flatten(0, 1).baddbmm_(keys.transpose(2, 3).flatten(0, 1), added.flatten(0, 1))
 
 
-def _picked(tensor: torch.Tensor, path: torch.Tensor) -> torch.Tensor:
+def picked(tensor: torch.Tensor, path: torch.Tensor) -> torch.Tensor:
     """The nodes of paths ``[b, m]`` of ``[b, heads, N, ..]``."""
     if len(path) == 1:
         return tensor.index_select(2, path[0])

@@ -7,9 +7,9 @@ gated delta rule without the part that is predicted, so that there is nothing to
 
 import torch
 
-from draftwood.runner.recurrent.ancestry import Ancestry, log_decays
+from draftwood.runner.recurrent.ancestry import Ancestry, log_decays, path_decays
 from draftwood.runner.recurrent.exact_products import exact_products
-from draftwood.runner.recurrent.gated_delta import Kept, commit
+from draftwood.runner.recurrent.gated_delta import Kept, picked, spread
 
 
 @exact_products()
@@ -29,8 +29,8 @@ def selective_scan(
         x: ``[b, heads, n, p]``.
         dt: ``[b, heads, n]``, positive.
         logs: log decays ``dt A``, ``[b, heads, n]``.
-        b_in: B, ``[b, heads, n, N]``.
-        c_out: C, ``[b, heads, n, N]``.
+        b_in: B, ``[b, groups, n, N]``; each is of as many heads.
+        c_out: C, ``[b, groups, n, N]``.
         state: S behind the tokens before the trees, ``[b, heads, p, N]``.
         trees: the trees.
         before: of the nodes that were computed before; None: there are none.
@@ -39,20 +39,25 @@ def selective_scan(
         Output ``[b, heads, n, p]``, and what is kept of all nodes.
     """
     added = x * dt[..., None]
+    heads = x.shape[1]
+    # A group's heads share C, so that one product is of all of them: [b, groups, n, heads * p].
+    b, groups, n, width = c_out.shape
+    of_groups = c_out @ state.reshape(b, groups, -1, width).transpose(2, 3)
+    from_state = of_groups.view(b, groups, n, -1, x.shape[3]).transpose(2, 3).flatten(1, 2)
     if trees.single:
-        own = (c_out * b_in).sum(-1, keepdim=True)
-        from_state = logs.exp()[..., None] * (c_out @ state.transpose(2, 3))
-        return from_state + own * added, Kept(b_in, added, logs)
+        own = spread((c_out * b_in).sum(-1, keepdim=True), heads)
+        return logs.exp()[..., None] * from_state + own * added, Kept(b_in, added, logs)
     if before is not None:
         b_in = torch.cat([before.keys, b_in], dim=2)
         added = torch.cat([before.added, added], dim=2)
         logs = torch.cat([before.logs, logs], dim=2)
     start, between = log_decays(logs, trees)
-    mixed = (c_out @ b_in.transpose(2, 3)).mul_(between.exp_())
-    output = start.exp()[..., None] * (c_out @ state.transpose(2, 3)) + mixed @ added
+    mixed = spread(c_out @ b_in.transpose(2, 3), heads) * between.exp_()
+    output = start.exp()[..., None] * from_state + mixed @ added
     return output, Kept(b_in, added, logs)
 
 
+@exact_products()
 def commit_scan(
     state: torch.Tensor,
     kept: tuple[torch.Tensor, ...],
@@ -60,6 +65,17 @@ def commit_scan(
     valid: torch.Tensor | None,
 ) -> None:
     """Advance states ``[b, heads, p, N]`` over a path; see :func:`gated_delta.commit`."""
-    b_in, added, logs = kept
-    # The state is the transpose of the gated delta rule's, and so is what a node adds.
-    commit(state, (added, b_in, logs), path, valid)
+    b_in, added, logs = (picked(each, path) for each in kept)
+    if path.shape[1] == 1:
+        whole = logs[:, :, 0]
+    else:
+        if valid is not None:
+            logs = logs.masked_fill(~valid[:, None], 0.0)
+            added = added.masked_fill(~valid[:, None, :, None], 0.0)
+        whole, behind = path_decays(logs)
+        added = added * behind.exp()[..., None]
+    state.mul_(whole.exp()[..., None, None])
+    # One product for each group: [heads * p, m] with [m, N].
+    b, groups, m, width = b_in.shape
+    turned = added.transpose(2, 3).reshape(b * groups, -1, m)
+    state.view(b * groups, -1, width).baddbmm_(turned, b_in.flatten(0, 1))

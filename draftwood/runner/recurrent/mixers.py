@@ -237,15 +237,15 @@ def _delta(
                 )
 
             return _by_sequence(forward, held, whole), held
-        q, k, v = (_by_head(forward, each, heads) for each in (query, key, value))
+        q, k, v = (_by_head(forward, each) for each in (query, key, value))
         if use_qk_l2norm_in_kernel:
             q, k = norm(q), norm(k)
         output, kept = gated_delta(
             q * q.shape[-1] ** -0.5,
             k,
             v,
-            _by_head(forward, g, heads),
-            _by_head(forward, beta, heads),
+            _by_head(forward, g),
+            _by_head(forward, beta),
             forward.of_slots(held),
             forward.trees,
             _earlier(forward, place),
@@ -261,14 +261,9 @@ def _earlier(forward: TreeForward, place: Place) -> Kept | None:
     return None if found is None else Kept(*found)
 
 
-def _by_head(forward: TreeForward, x: torch.Tensor, heads: int) -> torch.Tensor:
-    """``[1, n, heads or groups, ..]`` as float32 ``[b, heads, q, ..]``."""
-    found = forward.padded(x[0])
-    if found.shape[2] != heads:
-        # As repeat_interleave, for which a GPU is waited for.
-        found = found.unsqueeze(3).expand(-1, -1, -1, heads // found.shape[2], *found.shape[3:])
-        found = found.flatten(2, 3)
-    return found.transpose(1, 2).float()
+def _by_head(forward: TreeForward, x: torch.Tensor) -> torch.Tensor:
+    """``[1, n, heads or groups, ..]`` as float32 ``[b, heads or groups, q, ..]``."""
+    return forward.padded(x[0]).transpose(1, 2).float()
 
 
 def _by_token(forward: TreeForward, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -324,13 +319,13 @@ def _mamba2(
             dt = dt + dt_bias.to(dt.dtype)
         if dt_softplus:
             dt = functional.softplus(dt)
-        own_x, own_dt = _by_head(forward, x, heads), _by_head(forward, dt, heads)
+        own_x, own_dt = _by_head(forward, x), _by_head(forward, dt)
         output, kept = selective_scan(
             own_x,
             own_dt,
             own_dt * A.float()[None, :, None],
-            _by_head(forward, B, heads),
-            _by_head(forward, C, heads),
+            _by_head(forward, B),
+            _by_head(forward, C),
             forward.of_slots(held),
             forward.trees,
             _earlier(forward, place),

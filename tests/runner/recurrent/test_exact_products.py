@@ -89,7 +89,7 @@ def test_rules_and_commits_are_exact(name: str, monkeypatch: pytest.MonkeyPatch)
     of_mamba1: Any = (torch, "einsum")
     others: Any = (
         (gated_delta, "log_decays"),
-        (gated_delta, "_picked"),
+        (gated_delta, "picked"),
         (mamba2, "log_decays"),
     )
     for where, inner in (of_mamba1,) if name == "jamba" else others:

@@ -243,6 +243,34 @@ def test_random_trees(sizes: list[tuple[int, int]], seed: int, channels: bool) -
     check_growing_delta(parents, [first for _, first in sizes], Strength(4.0), channels=channels)
 
 
+@pytest.mark.parametrize("parents", [[BUSHY], [[-1]], [BUSHY, [-1], CHAIN]], ids=str)
+def test_heads_that_share_keys_have_what_copies_of_these_give(parents: list[list[int]]) -> None:
+    trees = ancestry(parents, [0] * len(parents), CPU)
+    asked = delta_inputs(parents, trees, torch.float64, Strength(), channels=False)
+    queries, keys, values, logs, beta = asked.inputs
+    few, same = (queries[:, :1], keys[:, :1]), (HEADS, -1, -1)
+    many = few[0].expand(-1, *same), few[1].expand(-1, *same)
+    path = paths_of(parents, last_nodes(parents), trees)
+    rest = (values, logs, beta)
+    found, of_groups = delta([*few, *rest], asked.state, trees)
+    wanted, of_heads = delta([*many, *rest], asked.state, trees)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    assert of_groups.keys.shape[1] == 1
+    after, expected = asked.state.clone(), asked.state.clone()
+    commit(after, of_groups, *path)
+    commit(expected, of_heads, *path)
+    torch.testing.assert_close(after, expected, rtol=1e-12, atol=1e-12)
+
+    state = asked.state.transpose(2, 3).contiguous()
+    found, of_groups = scan([values, beta, logs, *few], state, trees)
+    wanted, of_heads = scan([values, beta, logs, *many], state, trees)
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    after, expected = state.clone(), state.clone()
+    commit_scan(after, of_groups, *path)
+    commit_scan(expected, of_heads, *path)
+    torch.testing.assert_close(after, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_much_decay_loses_no_digits() -> None:
     """Sums along paths, where differences of sums from the root would lose half of the digits."""
     [parents] = trees_of((128,), seed=3)

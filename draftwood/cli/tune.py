@@ -155,7 +155,7 @@ def tune(
     prompt = _prompt(loaded.tokenizer, grid.contexts[0])
     with watched() as other:
         samples = {"target": measure_target(target, grid, needs)}
-        reading = fit_prompts(measure_prompts(target, seconds=0.05 * seconds))
+        reading = fit_prompts(measure_prompts(target, needs, 0.05 * seconds))
         for source, drafter in drafters.items():
             levels = replace(grid, seconds=share * seconds / len(drafters))
             samples[source] = measure_levels(drafter, source, target, levels)

@@ -147,12 +147,13 @@ def measure_target(
 
 
 def measure_prompts(
-    target: Target, seconds: float = 2.0, clock: Clock = perf_counter
+    target: Target, needs: Needs, seconds: float = 2.0, clock: Clock = perf_counter
 ) -> list[Sample]:
     """Time how long prompts take to be cached, shortest first while there is time.
 
     Args:
         target: its slots are released afterwards.
+        needs: what drafters want of the prompts: the output of all of their tokens takes time.
         seconds: time limit; a longer prompt that would not end within it is left out.
         clock: seconds.
 
@@ -169,7 +170,7 @@ def measure_prompts(
         for _ in range(2):  # the first one warms up
             slot = target.open(tokens + 1)
             begin = clock()
-            target.prefill([slot], [prompt], Needs())
+            target.prefill([slot], [prompt], needs)
             _synchronize(target.info.device)
             times.append(clock() - begin)
             target.release(slot)

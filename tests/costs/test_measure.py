@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,15 +174,34 @@ def test_longer_contexts_are_timed_with_some_sizes() -> None:
     assert fit(found).seconds(7, 40) == pytest.approx(seconds(7, 40, 1), rel=1e-3)
 
 
+ROWS = Needs(top_k=3, prompt_rows=True)
+
+
+def test_prompts_are_timed_with_the_rows_that_drafters_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Needs] = []
+    target, prefill = MarkovTarget(context_limit=1024), MarkovTarget.prefill
+
+    def noted(self: MarkovTarget, slots: Any, prompts: Any, needs: Needs) -> Any:
+        asked.append(needs)
+        return prefill(self, slots, prompts, needs)
+
+    monkeypatch.setattr(MarkovTarget, "prefill", noted)
+    measure_prompts(target, ROWS)
+    assert asked
+    assert set(asked) == {ROWS}
+
+
 def test_prompts_are_timed() -> None:
     clock = Clock()
     target = Slow(clock, fill=0.5, context_limit=1024)
-    found = measure_prompts(target, 1000.0, clock)
+    found = measure_prompts(target, ROWS, 1000.0, clock)
     assert [(s.tokens, s.context, s.batch) for s in found] == [(64, 0, 1), (512, 0, 1)]
     assert [s.seconds for s in found] == [pytest.approx(0.5 * n) for n in (64, 512)]
     assert not target.cached
-    assert [s.tokens for s in measure_prompts(target, seconds=250.0, clock=clock)] == [64]
-    assert measure_prompts(MarkovTarget(context_limit=64)) == []
+    assert [s.tokens for s in measure_prompts(target, ROWS, 250.0, clock)] == [64]
+    assert measure_prompts(MarkovTarget(context_limit=64), ROWS) == []
 
 
 def test_first_forwards_are_not_timed_where_they_compile() -> None:

@@ -123,7 +123,7 @@ class Engine:
             if not isinstance(self.target, ResumableTarget):
                 raise DraftwoodError("this target keeps no prefixes: leave prefix_cache out")
             snapshots = self.target.remembered_bytes
-            self._phases.last_apart = recurrent = snapshots > 0
+            self._phases.end_apart = recurrent = snapshots > 0
             needs, info = self._phases.needs, self.target.info
             of_rows = len(needs.taps) * info.hidden_size * info.dtype.itemsize
             self._prefixes = Prefixes(self.target, needs, kept_bytes, recurrent=recurrent)

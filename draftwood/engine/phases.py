@@ -47,6 +47,7 @@ from draftwood.protocols import (
     first_source,
     shared,
 )
+from draftwood.runner.recurrent.states import TAIL
 from draftwood.runner.to_host import unread
 from draftwood.sampling.ahead import DrawsAhead
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
@@ -78,8 +79,8 @@ class Phases:
 
     Attributes:
         resumable: the target, if it can begin with tokens that were cached before.
-        last_apart: whether the last token of a prompt is cached by itself, so that the states
-            before it can be kept.
+        end_apart: whether the last tokens of a prompt are cached by themselves, so that the states
+            before them can be kept.
 
     Raises:
         DraftwoodError: a drafter's settings do not fit the target.
@@ -107,7 +108,7 @@ class Phases:
                 drafter.read_in_pieces()
         self._needs = reduce(or_, (d.needs for d in drafters), method.policy.needs)
         self._shares = [(d, FeatureShare(self._needs.taps, d.needs.taps)) for d in drafters]
-        self.last_apart = False
+        self.end_apart = False
 
     def prefill(self, joining: Sequence[JoiningRequest], *, alone: bool) -> list[JoiningRequest]:
         """Cache the next piece of the prompts of requests that join; returns those that are done.
@@ -123,8 +124,10 @@ class Phases:
         resumable = self.resumable
         left = [request.left for request in joining]
         counts = left if resumable is None else shared_out(left, ALONE if alone else self._piece())
-        if self.last_apart:
-            counts = [n - (1 < n == own) for n, own in zip(counts, left, strict=True)]
+        if self.end_apart:
+            counts = [
+                min(n, own - TAIL) if own > TAIL else n for n, own in zip(counts, left, strict=True)
+            ]
         served = [(r, n) for r, n in zip(joining, counts, strict=True) if n]
         slots = [r.sequence.slot for r, _ in served]
         pieces = [r.piece(n) for r, n in served]

@@ -83,7 +83,7 @@ class PrefixCache:
         texts = [self._kept[number] for number in alike]
         shared = [text.saved.restorable(common(text.tokens, given)) for text in texts]
         best = int(np.argmax(shared))
-        if not shared[best]:
+        if shared[best] < SHORTEST:
             return None, 0
         self._kept.move_to_end(alike[best])
         return texts[best], shared[best]

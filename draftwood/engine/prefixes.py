@@ -18,6 +18,7 @@ from draftwood.engine.prefix_cache import SHORTEST, Prefix, PrefixCache, common
 from draftwood.engine.sequence import RunningRequest
 from draftwood.engine.token_rows import TokenRows, first_rows, rows_bytes
 from draftwood.protocols import Needs, ResumableTarget
+from draftwood.runner.recurrent.states import TAIL
 
 
 class Prefixes:
@@ -73,8 +74,8 @@ class Prefixes:
         shared = min(common(text, ids), len(ids) - 1)
         if not self._recurrent:
             return self._target.savable(other.slot, shared)
-        known = len(text) - 1
-        return known if shared >= known else 0
+        known = len(text) - TAIL
+        return known if shared >= known > 0 else 0
 
     def watch(self, sequence: RunningRequest) -> None:
         """Note what is needed to keep the text of a request that begins, and to lend it."""

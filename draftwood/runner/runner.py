@@ -27,7 +27,7 @@ from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.model_state import changes_in_place, model_state
 from draftwood.runner.prefill import ChunkedPrefill, PendingPrompt
-from draftwood.runner.recurrent.states import MOST_SNAPSHOTS, RecurrentStates
+from draftwood.runner.recurrent.states import MOST_SNAPSHOTS, TAIL, RecurrentStates
 from draftwood.runner.submitted import SubmittedForward
 from draftwood.tree import TokenTree
 
@@ -271,8 +271,8 @@ class Runner:
         found = self.prefill(slots, pieces, needs, min_extents=prompts)
         if self.recurrent is not None:
             for slot, tokens in zip(slots, prompts, strict=True):
-                if self.cache.length(slot) == tokens - 1:
-                    self.recurrent.cached(slot, tokens - 1, ended=True)
+                if self.cache.length(slot) == tokens - TAIL:
+                    self.recurrent.cached(slot, tokens - TAIL, ended=True)
         return found
 
     def savable(self, slot: int, length: int) -> int:

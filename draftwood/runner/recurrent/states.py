@@ -16,6 +16,11 @@ logger = logging.getLogger(__name__)
 _EVERY = 1024
 """Tokens of a prompt behind which its states are kept again, at the end of the next chunk."""
 
+TAIL = 16
+"""Tokens of a prompt's end before which its states are kept. The next turn of a chat may begin
+without them: a template ends a prompt with what it leaves out of the answer later, such as the
+beginning of a thought."""
+
 MOST_SNAPSHOTS = 4
 """States that are kept of a text at most, as each takes as much as a slot."""
 
@@ -139,7 +144,7 @@ class RecurrentStates:
         Args:
             slot: where the prompt is cached.
             length: tokens so far.
-            ended: whether only the last token is missing; else a snapshot is kept now and then.
+            ended: whether only the prompt's end is missing; else a snapshot is kept now and then.
         """
         kept = self._snapshots.get(slot)
         if kept is None:

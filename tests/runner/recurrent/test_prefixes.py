@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from draftwood import Engine, Request, SamplingParams, method
+from draftwood.engine.prefix_cache import SHORTEST
 from draftwood.engine.request import Finished
 from draftwood.protocols import Needs
 from draftwood.runner import prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.recurrent import states
-from draftwood.runner.recurrent.states import RecurrentStates
+from draftwood.runner.recurrent.states import TAIL, RecurrentStates
 from draftwood.runner.runner import Runner
 from tests.factories.hybrid_families import FEW, HYBRIDS, VOCAB
 from tests.factories.path_logits import random_prompts
@@ -60,15 +61,15 @@ def test_the_next_turn_continues_the_states_of_the_last(name: str, drafted_by: s
     second = prompt + first + question
     assert answer(engine, second) == answer(plain, second)
     known = taken(engine)
-    assert known in (len(prompt) - 1, len(prompt) + len(first) - 1)
-    # Another answer to the first prompt, but for its last token, which gives the logits.
+    assert known in (len(prompt) - TAIL, len(prompt) + len(first) - 1)
+    # Another answer to the first prompt, but for its end.
     assert answer(engine, prompt) == first
-    assert taken(engine) - known == len(prompt) - 1
+    assert taken(engine) - known == len(prompt) - TAIL
     # And the third turn.
     third = second + answer(plain, second) + question
     before = taken(engine)
     assert answer(engine, third) == answer(plain, third)
-    assert taken(engine) - before >= len(second) - 1
+    assert taken(engine) - before >= len(second) - TAIL
     runner.detach()
 
 
@@ -82,9 +83,9 @@ def test_answers_are_read_again_where_prompts_leave_other_states(name: str) -> N
         second = prompt + answer(engine, prompt) + question
         assert answer(engine, second) == answer(plain, second)
         # What its prompts have left behind is known.
-        assert taken(engine) == len(prompt) - 1
+        assert taken(engine) == len(prompt) - TAIL
         assert answer(engine, second + question) == answer(plain, second + question)
-        assert taken(engine) == len(prompt) - 1 + len(second) - 1
+        assert taken(engine) == len(prompt) - TAIL + len(second) - TAIL
     runner.detach()
 
 
@@ -150,7 +151,7 @@ def test_the_states_that_are_restored_decide(monkeypatch: pytest.MonkeyPatch) ->
     assert answer(engine, prompt) == first
     monkeypatch.setattr(RecurrentStates, "restore", lambda *_: None)
     assert answer(engine, prompt) != first
-    assert taken(engine) == 2 * (len(prompt) - 1)
+    assert taken(engine) == 2 * (len(prompt) - TAIL)
     runner.detach()
 
 
@@ -197,7 +198,7 @@ def test_several_answers_to_one_prompt_share_it() -> None:
 
 def test_prompts_that_part_before_a_known_state_share_nothing_and_do_not_wait() -> None:
     runner = attached(FEW[-1])
-    start, one, other = texts(2, 30, 9, 9)
+    start, one, other = texts(2, 30, 29, 29)
     engine = Engine(runner, "ar", prefix_cache="10MB")
     requests = [Request(start + end, max_new_tokens=NEW, eos=()) for end in (one, other)]
     for request in requests:
@@ -227,7 +228,7 @@ def test_states_are_kept_within_long_prompts(
     plain, engine = Engine(runner, "ar"), Engine(runner, "ar", prefix_cache="10MB")
     answer(engine, start + one)
     assert answer(engine, start + other) == answer(plain, start + other)
-    # Behind 32, 64, 96 and 109 tokens.
+    # Behind 32, 64 and 94 tokens.
     assert taken(engine) == 64
     runner.detach()
 
@@ -245,14 +246,14 @@ def test_a_short_text_stays_where_a_longer_one_forgot_its_states(
         chat += answer(engine, chat)
     before = taken(engine)
     assert answer(engine, prompt) == answer(plain, prompt)
-    assert taken(engine) - before == len(prompt) - 1
+    assert taken(engine) - before == len(prompt) - TAIL
     runner.detach()
 
 
-def test_a_prompt_does_not_wait_for_its_own_last_token() -> None:
+def test_a_prompt_does_not_wait_for_a_few_tokens() -> None:
     runner = attached("lfm2")
     engine = Engine(runner, "ar", prefix_cache="10MB")
-    [prompt] = texts(6, 41)
+    [prompt] = texts(6, TAIL + SHORTEST - 1)
     for ids in (prompt, prompt[:-1]):
         engine.add(Request(ids, max_new_tokens=4, eos=()))
     engine.step()
@@ -282,7 +283,7 @@ def test_only_engines_that_keep_texts_keep_states() -> None:
     engine, other = Engine(runner, "ar", prefix_cache="10MB"), Engine(runner, "ar")
     assert runner.recurrent is not None
     [prompt] = texts(8, 40)
-    for each, kept in ((other, []), (engine, [39])):
+    for each, kept in ((other, []), (engine, [40 - TAIL])):
         each.add(Request(prompt, max_new_tokens=4, eos=()))
         while not any(s.tokens for s in each._active.values()):
             each.step()
@@ -296,7 +297,7 @@ def test_only_engines_that_keep_texts_keep_states() -> None:
     again = Engine(runner, "ar", prefix_cache="10MB")
     answer(again, prompt)
     answer(again, prompt)
-    assert taken(again) == len(prompt) - 1
+    assert taken(again) == len(prompt) - TAIL
     runner.detach()
 
 
@@ -306,7 +307,7 @@ def test_a_slot_that_is_released_keeps_no_states_of_its_text() -> None:
     slot = runner.open(40)
     runner.remember(slot)
     [text] = texts(9, 20)
-    runner.prefill_piece([slot], [text[:-1]], Needs(), [20])
+    runner.prefill_piece([slot], [text[:-TAIL]], Needs(), [20])
     assert runner.recurrent._snapshots[slot]
     runner.release(slot)
     assert slot not in runner.recurrent._snapshots
@@ -342,13 +343,13 @@ def test_saved_tokens_know_where_a_slot_can_begin() -> None:
     slot, other, third, fourth = (runner.open(40) for _ in range(4))
     needs = Needs()
     runner.remember(slot)
-    runner.prefill_piece([slot], [text[:-1]], needs, [24])
-    runner.prefill_piece([slot], [text[-1:]], needs, [24])
-    assert [runner.savable(slot, n) for n in (24, 23, 22)] == [24, 23, 0]
+    runner.prefill_piece([slot], [text[:-TAIL]], needs, [24])
+    runner.prefill_piece([slot], [text[-TAIL:]], needs, [24])
+    assert [runner.savable(slot, n) for n in (24, 23, 8, 7)] == [24, 8, 8, 0]
     saved = runner.saved(slot, 24)
-    assert [saved.restorable(n) for n in (30, 24, 23, 22)] == [24, 24, 23, 0]
+    assert [saved.restorable(n) for n in (30, 24, 23, 7)] == [24, 24, 8, 0]
     assert saved.bytes == sum(each.nbytes for each in saved.tensors) + 2 * runner.info.slot_bytes
-    runner.restore(other, saved, 23)
+    runner.restore(other, saved, 8)
     runner.restore(third, saved, 24)
     runner.lend(slot, fourth, 24)
     first, shorter, same, lent = (
@@ -368,7 +369,7 @@ def test_further_answers_to_a_long_prompt_begin_behind_it(monkeypatch: pytest.Mo
     first = answer(engine, prompt)
     assert taken(engine) == 0
     assert answer(engine, prompt) == first
-    assert taken(engine) == len(prompt) - 1
+    assert taken(engine) == len(prompt) - TAIL
     runner.detach()
 
 
@@ -394,4 +395,16 @@ def test_states_that_texts_share_count_once() -> None:
     engine._prefixes._cache.clear()
     assert engine.prefix_bytes == 0
     assert not engine._prefixes._cache._holders
+    runner.detach()
+
+
+def test_the_next_turn_may_leave_out_the_end_of_a_prompt() -> None:
+    """As templates do that begin a thought, and drop it when the answer is there."""
+    runner = attached("qwen3_5_text")
+    plain, engine = Engine(runner, "ar"), Engine(runner, "ar", prefix_cache="10MB")
+    prompt, thought, question = texts(2, 60, 4, 9)
+    first = answer(engine, [*prompt, *thought])
+    second = [*prompt, *first, *question]
+    assert answer(engine, second) == answer(plain, second)
+    assert taken(engine) == len(prompt) + len(thought) - TAIL
     runner.detach()

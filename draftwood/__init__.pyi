@@ -342,7 +342,7 @@ def ngram_trie(
     trie__least_breadth: int = 1,
     trie__breadth: int = 10,
     trie__prompt: bool = False,
-    trie__size: int = 1000000,
+    trie__size: int = 100000,
 ) -> CustomGenerate:
     """A tree from a trie of what was generated, in this and in earlier requests.
 
@@ -360,7 +360,7 @@ def ngram_trie(
         trie__least_breadth: fewest successors of a node, by recency.
         trie__breadth: most successors of a node.
         trie__prompt: draft from the whole prompt, too.
-        trie__size: most tokens of finished requests that are kept.
+        trie__size: most tokens of finished requests that are kept, about 5 kB each.
     """
 
 def pld(

@@ -1,6 +1,6 @@
 """Two replicas of Draftwood's server behind Ray Serve, each with an engine of its own.
 
-    pip install 'draftwood[serve]' 'ray[serve]'
+    pip install 'draftwood[serve] @ git+https://github.com/draftwood/draftwood' 'ray[serve]'
     serve run examples.ray_serve:app
 
 Ray Serve sends each request to the replica with the fewest running ones. The memory and the cached

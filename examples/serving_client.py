@@ -1,6 +1,6 @@
 """A client of ``draftwood serve``: OpenAI's own, with a stream.
 
-    pip install 'draftwood[serve]' openai
+    pip install 'draftwood[serve] @ git+https://github.com/draftwood/draftwood' openai
     draftwood serve embedded &
     python examples/serving_client.py [URL]
 

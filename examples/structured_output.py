@@ -1,6 +1,6 @@
 """Text of a given form: JSON of a schema, in the engine and in ``generate``.
 
-    pip install 'draftwood[grammar]'
+    pip install 'draftwood[grammar] @ git+https://github.com/draftwood/draftwood'
     python examples/structured_output.py [MODEL]
 
 Nodes that the grammar forbids are not drafted, and what it forces is drafted for free. The tokens

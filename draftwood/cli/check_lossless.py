@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from draftwood.cli._check_endpoint import check_endpoint
 from draftwood.cli._endpoint_options import SAMPLES, EndpointOptions, endpoint_options
 from draftwood.cli._method_flags import MethodsCommand, method_of, method_options, settings_given
-from draftwood.cli._options import ModelOptions, model_options
+from draftwood.cli._options import ModelOptions, model_options, written_options
 from draftwood.cli._prompt import check_prompt, encode
 from draftwood.errors import DraftwoodError
 from draftwood.files import encode as to_json
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     Check = ExactCheck | Refusal | SampledCheck | GreedyCheck
 
+
+_OF_ALL = ("--all", "--json")
+"""Options of --all without a METHOD, which needs no model."""
 
 REFUSED = "refused"
 """Kind of a pair that is not checked."""
@@ -108,6 +111,11 @@ def check_lossless(
     if settings_given(ctx) and not names:
         first = next(iter(settings_given(ctx)))
         raise DraftwoodError(f"--{first} is a setting of a METHOD: give one")
+    written = written_options(ctx)
+    if everything and not names and (unused := [each for each in written if each not in _OF_ALL]):
+        raise DraftwoodError(
+            f"{unused[0]} says nothing to --all alone: give a METHOD, or leave it out"
+        )
     if not names and not everything:
         raise DraftwoodError("nothing to check: give a METHOD or --all")
     chosen = {name: method_of(ctx, name) for name in names}

@@ -10,6 +10,7 @@ import click
 
 from draftwood.cli._options import PATH, ModelOptions, checked_device
 from draftwood.errors import DraftwoodError
+from draftwood.files import public_name
 from draftwood.lab.inflate.room import check_disk, check_memory
 from draftwood.lab.inflate.shapes import PRESETS, LlamaShape, flag, preset
 from draftwood.sampling.noise import SEED_LIMIT
@@ -123,7 +124,7 @@ def inflate(
         torch.nn.Module.to(made, narrow)
     record: dict[str, object] = {
         "source": {
-            "name": model,
+            "name": public_name(model),
             "revision": getattr(source.config, "_commit_hash", None),
             "shape": asdict(plan.small),
         },
@@ -135,11 +136,11 @@ def inflate(
         "check": _recorded(checks.get("the model")),
     }
     written: WrittenHead | None = None
-    if own_head and made_head:
+    if head and own_head and made_head:
         torch.nn.Module.to(made_head, narrow)
         written = WrittenHead(made_head, tied=has_rows_of(own_head, source))
         record["head"] = {
-            "name": head,
+            "name": public_name(head),
             "shape": asdict(shape_of(own_head.config)),
             "taps": list(own_head.taps),
             "parameters": made_head.num_parameters(),

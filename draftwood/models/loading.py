@@ -91,6 +91,8 @@ def load(
     where = location(name)
     with _explained(name, where):
         config = AutoConfig.from_pretrained(where, trust_remote_code=trust_remote_code)
+        if dtype == INT8 and getattr(config, "quantization_config", None):
+            raise DraftwoodError(f"{name!r} is quantised already: leave int8 out")
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=trust_remote_code)
         found: Any = AutoModelForCausalLM.from_pretrained(
             where,

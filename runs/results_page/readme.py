@@ -40,10 +40,13 @@ def speeds(runs: Runs) -> str:
     sets = len(last["methods"][PLAIN]["by_set"])
     dates = " and ".join(sorted({date(run) for run in found.values()}))
     return (
-        f"Speed over plain decoding through the same engine, {model}, {batch}, {cores} CPU cores,\n"
-        f"{dates}: mean of {sets} sets of prompts, of each the median. Repetition helps "
-        "every method that copies;\n*without loops* is the median of all prompts but those whose "
-        f"answer has a fifth or more of repeated token 8-grams;\nsuch shares are bold.\n\n{whole}\n"
+        "How many times as fast as plain decoding through Draftwood's own engine: "
+        f"{model}, {batch}, {cores} CPU cores,\n{dates}. A figure is the mean over {sets} sets of "
+        "prompts of the median in each set. *Repeated 8-grams*\nis the share of runs of eight "
+        "tokens that the same answer already had: such answers are easy to copy, so\nevery method "
+        "that copies looks better on them, and shares of 20 % or more are bold. *`auto` without\n"
+        "loops* leaves out the prompts whose answers reach 20 %; it is a median over the others.\n"
+        f"\n{whole}\n"
     )
 
 

@@ -117,6 +117,8 @@ def test_methods_and_flags_may_stand_in_any_order() -> None:
         (["goose", "--colour", "3"], "No such option '--colour'"),
         (["goose", "--budget"], "'--budget' requires an argument"),
         (["--budget", "3"], "setting of a METHOD"),
+        (["--all", "--model", "embedded"], "--model says nothing to --all alone"),
+        (["--all", "--json", "--top-k", "3"], "--top-k says nothing to --all alone"),
         (["goose:verifier=nope"], "no 'nope' among verifiers"),
         (["pld", "--temperature", "0"], "above 0"),
         (["pld", "--top-k", "0"], "top_k from 2 to 16"),

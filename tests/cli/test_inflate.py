@@ -59,7 +59,7 @@ def test_the_directory_says_what_it_is(checkpoint: str, tmp_path: Path) -> None:
     record = json.loads((out_dir / "provenance.json").read_text())
     assert "cost-shaped" in record["what"].lower()
     assert record["source"] == {
-        "name": checkpoint,
+        "name": Path(checkpoint).name,
         "revision": None,
         "shape": {"hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "ffn": 48},
     }
@@ -109,7 +109,7 @@ def test_a_head_is_written_beside_the_model(checkpoint: str, head: str, tmp_path
     assert lines[3].startswith(f"{out_dir / 'head'}: its head, ")
     assert accepted(str(out_dir), str(out_dir / "head")) == accepted(checkpoint, head)
     record = json.loads((out_dir / "provenance.json").read_text())["head"]
-    assert (record["name"], record["taps"]) == (head, [0, 1])
+    assert (record["name"], record["taps"]) == (Path(head).name, [0, 1])
     assert record["shape"]["ffn"] == 20
     assert record["check"]["positions"] == record["check"]["greedy_equal"] == 125
     files = sorted((out_dir / "head").iterdir())

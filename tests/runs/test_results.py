@@ -530,9 +530,9 @@ def test_the_readme_shows_the_speeds_of_all_sets() -> None:
     machine = {"hardware": {"cores_usable": 2}}
     run = stored(bench(methods, provenance=origin() | machine), "smollm2/grid.sh greedy")
     text = with_speeds(f"a\n{BEGIN}old{END}b\n", {"smollm2_greedy": run, "greedy": run})
-    assert text.startswith(f"a\n{BEGIN}\nSpeed over plain decoding")
+    assert text.startswith(f"a\n{BEGIN}\nHow many times as fast as plain decoding")
     assert text.endswith(f"\n{END}b\n")
-    assert "batch 1, 2 CPU cores,\n2026-01-02: mean of 6 sets" in text
+    assert "batch 1, 2 CPU cores,\n2026-01-02. A figure is the mean over 6 sets" in text
     row = "| greedy | 2.00 | 1.00 | 0.80 | 0.50 | 0.0 % | 2.00 | [c0ffee0]"
     assert f"{row}(runs/data/smollm2_greedy.md) |" in text
     assert "| repeated 8-grams | `auto` without loops | run |" in text

@@ -12,6 +12,6 @@ class AnswerRecipe(Part):
 
     max_new_tokens: int = setting(256, "Most tokens of an answer.", least=1)
     temperature: float = setting(0.8, "Temperature of the sampled answers.", least=0)
-    top_p: float = setting(0.95, "Nucleus of the sampled answers.", least=0, most=1)
+    top_p: float = setting(0.95, "Nucleus of the sampled answers.", above=0, most=1)
     seed: int = setting(1, "Seed of the sampled answers.", least=0)
     shard: int = setting(256, "Prompts per file, the unit of resuming.", least=1)

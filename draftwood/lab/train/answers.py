@@ -106,11 +106,17 @@ def answer(
         The files, in order.
 
     Raises:
-        DraftwoodError: a prompt does not suit the chat template, the directory has another run, or
-            a request failed.
+        DraftwoodError: a prompt does not suit the chat template or the context, the directory has
+            another run, or a request failed.
     """
+    most = engine.target.info.context_limit
     for prompt in prompts:  # before hours of work
-        rendered(tokenizer, prompt)
+        ids = tokenizer.encode(rendered(tokenizer, prompt), add_special_tokens=False)
+        if len(ids) >= most:
+            raise DraftwoodError(
+                f"prompt {prompt.id!r} has {len(ids)} tokens, and the model's context holds "
+                f"{most}: shorten it, or leave it out"
+            )
     out.mkdir(parents=True, exist_ok=True)
     _check_same(out / RECIPE_FILE, _identity(engine, prompts, recipe))
     for start in range(part[0] * recipe.shard, len(prompts), part[1] * recipe.shard):

@@ -113,11 +113,11 @@ def sample_texts(
     """
     excerpt = max(1000, characters // 1000)
     for index, source in enumerate(sources):
+        if not mixture.get(source.domain):
+            continue
         documents, _ = split_documents(read_documents(source))
         rng = np.random.default_rng([seed, index])
-        wanted = min(
-            characters * mixture.get(source.domain, 0.0), sum(len(text) for text in documents)
-        )
+        wanted = min(characters * mixture[source.domain], sum(map(len, documents)))
         sampled = 0
         while sampled < wanted:
             text = documents[int(rng.integers(len(documents)))]
@@ -129,7 +129,8 @@ def sample_texts(
 def load_domain(source: DomainFile, tokenizer: PreTrainedTokenizerFast, cache: Path) -> Domain:
     """A domain's tokens, read from ``cache`` if this file and tokenizer are cached."""
     vocabulary = tokenizer.backend_tokenizer.to_str().encode()
-    key = hashlib.sha256(source.sha256.encode() + vocabulary).hexdigest()[:16]
+    kind = b"one bos" if _adds_bos(tokenizer) else b""
+    key = hashlib.sha256(source.sha256.encode() + vocabulary + kind).hexdigest()[:16]
     paths = [cache / f"{source.domain}-{key}-{part}.npy" for part in ("train", "held_out")]
     if not all(path.is_file() for path in paths):
         logger.info("tokenising %s", source.path)
@@ -141,12 +142,20 @@ def load_domain(source: DomainFile, tokenizer: PreTrainedTokenizerFast, cache: P
     return Domain(name=source.domain, train=train, held_out=held)
 
 
+def _adds_bos(tokenizer: PreTrainedTokenizerFast) -> bool:
+    """Whether every text gets a token that begins it."""
+    bos = tokenizer.bos_token_id
+    return bos is not None and tokenizer.backend_tokenizer.encode("").ids[:1] == [bos]
+
+
 def _encode(documents: list[str], tokenizer: PreTrainedTokenizerFast) -> Tokens:
     end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     kind = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
     pieces: list[Tokens] = []
     for start in range(0, len(documents), _ENCODE_AT_ONCE):
         batch = documents[start : start + _ENCODE_AT_ONCE]
+        if _adds_bos(tokenizer):  # a rendered chat has its own
+            batch = [text.removeprefix(str(tokenizer.bos_token)) for text in batch]
         for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch):
             pieces.append(np.asarray([*encoding.ids, *end], dtype=kind))
     return np.concatenate(pieces)

@@ -63,15 +63,15 @@ class BlockLoss:
 def random_anchors(tokens: Tensor, block: int, most: int, seed: int) -> Tensor:
     """Positions of anchors, int64 ``[rows, anchors]``, ascending, each with a block behind it.
 
-    They follow from the seed and the text.
+    Those of a row follow from the seed and its text, whichever rows are beside it.
     """
     count = tokens.shape[1] - block
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + int(tokens.sum()))
-    # An anchor has a position before it, whose hidden states are its context.
-    found = [
-        1 + torch.randperm(count, generator=generator)[: min(most, count)].sort().values
-        for _ in tokens
-    ]
+    found = []
+    for total in tokens.sum(1).tolist():
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + total)
+        # An anchor has a position before it, whose hidden states are its context.
+        drawn = torch.randperm(count, generator=generator)[: min(most, count)]
+        found.append(1 + drawn.sort().values)
     return torch.stack(found).to(tokens.device)
 
 

@@ -142,7 +142,9 @@ class TrainingRun:
             check_export(options.export)
         facts = {
             "mixture": self.mixture,
-            "data": {file.domain: file.sha256 for file in self._files},
+            "data": {
+                file.domain: file.sha256 for file in self._files if file.domain in self.mixture
+            },
             "tokenizer": fingerprint(tokenizer),
         }
         trainer = Trainer(

@@ -121,6 +121,17 @@ def test_a_prompt_that_the_template_refuses_is_named_before_any_is_answered(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_prompt_beyond_the_context_is_named_before_any_is_answered(tmp_path: Path) -> None:
+    asked = engine()
+    long = "a" * (asked.target.info.context_limit + 1)
+    bad = ChatPrompt("p9", "talk", [{"role": "user", "content": long}])
+    with pytest.raises(
+        DraftwoodError, match=r"prompt 'p9' has \d+ tokens, and the model's context"
+    ):
+        next(answer(asked, tiny_tokenizer(), [*PROMPTS, bad], tmp_path / "out", RECIPE))
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

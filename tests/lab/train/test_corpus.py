@@ -1,10 +1,12 @@
 """Documents, what is held out of them, and the cache of their tokens."""
 
+import copy
 import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from draftwood.errors import DraftwoodError
@@ -104,3 +106,18 @@ def test_samples_follow_the_mixture(corpus: Path) -> None:
     assert texts == list(sample_texts(sources, {"code": 0.8, "prose": 0.2}, 10_000, seed=1))
     everything = list(sample_texts(sources, {"code": 0.8, "prose": 0.2}, 10**9, seed=1))
     assert sum(map(len, everything)) < 100_000
+
+
+def test_a_chat_that_begins_with_its_own_first_token_has_it_once(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    own = copy.deepcopy(tokenizer)
+    own.add_special_tokens({"bos_token": "<s>"})
+    pair = ("<s>", own.bos_token_id)
+    own.backend_tokenizer.post_processor = TemplateProcessing("<s> $A", special_tokens=[pair])
+    write_domain(tmp_path, "chat", ["<s>abc", "abc", "abc"])
+    [source] = find_sources(tmp_path)
+    tokens = load_domain(source, own, tmp_path / "cache").train.tolist()
+    assert tokens.count(own.bos_token_id) == 2
+    plain = load_domain(source, tokenizer, tmp_path / "cache").train.tolist()
+    assert plain != tokens

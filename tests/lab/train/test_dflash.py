@@ -187,3 +187,10 @@ def test_an_export_is_read_as_a_drafter(tmp_path: Path) -> None:
     features = torch.randn(6, 32)
     expected = alone(network, features, 5, 6)
     torch.testing.assert_close(alone(loaded, features, 5, 6), expected, atol=0.2, rtol=0.1)
+
+
+def test_anchors_of_a_row_do_not_depend_on_the_rows_beside_it() -> None:
+    tokens = torch.arange(4 * 12).view(4, 12) % 7
+    whole = random_anchors(tokens, 4, 3, 5)
+    halves = [random_anchors(each, 4, 3, 5) for each in (tokens[:2], tokens[2:])]
+    assert torch.equal(whole, torch.cat(halves))

@@ -16,7 +16,7 @@ from draftwood.lab.endpoint.answer import Choice, Token
 from draftwood.lab.endpoint.checks._common import Check, Cost, Size, attempted, compared
 from draftwood.lab.endpoint.comparison import GREEDY_TOKENS, Comparison, Side
 from draftwood.lab.endpoint.prompts import Prompt
-from draftwood.lab.endpoint.result import Result
+from draftwood.lab.endpoint.result import Asked, Result
 from draftwood.lab.endpoint.server import Server
 
 NAME = "logprobs"
@@ -63,7 +63,8 @@ def _greedy(run: Comparison, answers: dict[Prompt, Choice]) -> Result:
             listed += [f"{prompt.name}, {fault}" for fault in every]
         pairs += list(same_tokens(expected.tokens, found.tokens))
         beside += [(gap, f"{prompt.name}, {at}") for gap, at in same_lists([expected], [found])]
-    return _compared("greedy", faults, others, pairs, beside, run)
+    request = run.requests(run.longest, GREEDY_TOKENS, tops=run.endpoint.abilities.tops)
+    return _compared("greedy", faults, others, pairs, beside, run, request)
 
 
 def _sampled(run: Comparison) -> Result:
@@ -87,7 +88,9 @@ def _sampled(run: Comparison) -> Result:
         if path in known
     ]
     beside = list(same_lists(sides[1], sides[0]))
-    return _compared("sampled", faults, others, pairs, beside, run)
+    tops = run.endpoint.abilities.tops
+    request = run.requests(run.settings.law_prompt, SAMPLED_TOKENS, temperature=1.0, tops=tops)
+    return _compared("sampled", faults, others, pairs, beside, run, request)
 
 
 def _samples(run: Comparison, side: Side) -> list[Choice]:
@@ -122,6 +125,7 @@ def _compared(
     pairs: Sequence[tuple[float, float]],
     beside: Sequence[tuple[float, str]],
     run: Comparison,
+    requests: tuple[Asked, ...],
 ) -> Result:
     """The result for some answers.
 
@@ -132,11 +136,12 @@ def _compared(
         pairs: log probabilities of both at the same places.
         beside: differences of the likeliest tokens there, each with its place in words.
         run: has the tolerance.
+        requests: that show a failure.
     """
     if faults:
         text = f"{len(faults)} impossible values, the first: {faults[0]}"
         text += "; the reference has such values as well" if others else ""
-        return Result(NAME, subject, "failed", text, shared=bool(others))
+        return Result(NAME, subject, "failed", text, shared=bool(others), requests=requests)
     if not pairs:
         return Result(NAME, subject, "passed", "possible values; none to compare with")
     largest = max(abs(a - b) for a, b in pairs)
@@ -154,7 +159,7 @@ def _compared(
     if max(largest, farthest) > limit.value:
         text = f"{words}, which is above {limit}"
         text += f"; the worst: {place}" if farthest > limit.value else ""
-        return Result(NAME, subject, "failed", text, figures=figures)
+        return Result(NAME, subject, "failed", text, figures=figures, requests=requests)
     return Result(NAME, subject, "passed", words, figures=figures)
 
 

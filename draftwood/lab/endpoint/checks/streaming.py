@@ -30,8 +30,8 @@ def _one(run: Comparison, side: Server) -> Result:
         return Result(NAME, "", "passed", f"{len(found.text)} characters, as in one piece")
     # A server that rounds differently from one request to the next is judged by the reference.
     difference = run.judge(run.expected(prompt), found)
-    if difference is not None and difference.cause == "rounding":
-        return compared(NAME, "", difference, "")
+    if difference is None or difference.cause == "rounding":
+        return compared(NAME, "", difference, f"{len(found.text)} characters, as the reference's")
     request = asked(side, prompt, GREEDY_TOKENS, stream=True)
     text = f"the stream is {found.text[:40]!r}..., the text {whole.text[:40]!r}..."
     return Result(

@@ -20,11 +20,14 @@ from draftwood.cli._options import (
 )
 from draftwood.cli._settings_flags import Command, Decorator
 from draftwood.files import public_name
+from draftwood.lab.train.recipe import VOCABULARY
 
 _MIXTURE = "code=0.45,prose=0.17,wiki=0.08,math=0.12,chat=0.18"
 
 vocabulary_flag = click.option(
-    "--vocab-size", default=4096, show_default=True, help="Vocabulary size."
+    "--vocab-size",
+    type=click.IntRange(1),
+    help=f"Vocabulary size of the tokenizer.  [default: {VOCABULARY}, or that of the one in OUT]",
 )
 
 

@@ -19,6 +19,7 @@ from draftwood.lab.train.recipe import (
     HEAD_RECIPE,
     TARGET_RECIPE,
     TARGET_SHAPE,
+    VOCABULARY,
     ModelShape,
     TrainingRecipe,
 )
@@ -54,9 +55,9 @@ train.add_command(answers)
 @train.command()
 @run_flags
 @vocabulary_flag
-def tokenizer(run: TrainingRun, vocab_size: int) -> None:
+def tokenizer(run: TrainingRun, vocab_size: int | None) -> None:
     """Train the tokenizer of target and draft model."""
-    run.train_tokenizer(vocab_size)
+    run.train_tokenizer(vocab_size or VOCABULARY)
 
 
 @train.command()
@@ -70,7 +71,7 @@ def target(
     shape: ModelShape,
     recipe: TrainingRecipe,
     options: RunOptions,
-    vocab_size: int,
+    vocab_size: int | None,
 ) -> None:
     """Train a small target on text."""
     from draftwood.lab.train.text_run import train_model
@@ -89,7 +90,7 @@ def draft(
     shape: ModelShape,
     recipe: TrainingRecipe,
     options: RunOptions,
-    vocab_size: int,
+    vocab_size: int | None,
 ) -> None:
     """Train a draft model on text and its target's distributions."""
     from draftwood.lab.train.text_run import train_model

@@ -1,6 +1,7 @@
 """``draftwood train`` from end to end on a toy corpus, and what it refuses before working."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +295,20 @@ def test_a_hybrid_is_trained_resumed_and_loaded_by_its_directory(
     [done] = Engine(loaded.model, "goose:budget=8").generate([Request(ids, 12)])
     assert [*ids, *done.tokens] == wanted[0].tolist()
     detach(loaded.model)
+
+
+def test_a_draft_does_not_learn_from_a_target_of_another_tokenizer(
+    out: Path, corpus: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(out, tmp_path / "run")
+    invoke("tokenizer", corpus, tmp_path / "run", f"{MIXTURE} --vocab-size 300")
+    with pytest.raises(DraftwoodError, match="has another tokenizer than"):
+        invoke("draft", corpus, tmp_path / "run", DRAFT)
+
+
+def test_a_tokenizer_of_another_size_is_told(
+    out: Path, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(out / "tokenizer", tmp_path / "run" / "tokenizer")
+    run("target", corpus, tmp_path / "run", TARGET.replace("--vocab-size 320", "--vocab-size 330"))
+    assert "has 320 tokens, not 330" in caplog.text

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
 
 
+VOCABULARY = 4096
+"""Tokens of a new tokenizer."""
+
+
 @dataclass(frozen=True)
 class ModelShape(Part):
     """Sizes of a model with tied embeddings; by default those of the embedded target, a Llama.

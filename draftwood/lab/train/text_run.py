@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.train.evaluate import agreement, greedy_loops, held_out_loss
@@ -12,6 +13,7 @@ from draftwood.lab.train.export import export_model, is_finished, load_exported
 from draftwood.lab.train.recipe import ModelShape, TrainingRecipe
 from draftwood.lab.train.run_options import RunOptions
 from draftwood.lab.train.text_model import TextLoss, TextModel, new_model
+from draftwood.lab.train.tokenizer import fingerprint, load_tokenizer
 from draftwood.lab.train.training_run import TrainingRun
 
 logger = logging.getLogger(__name__)
@@ -23,7 +25,7 @@ def train_model(
     shape: ModelShape,
     recipe: TrainingRecipe,
     options: RunOptions,
-    vocab_size: int,
+    vocab_size: int | None,
 ) -> None:
     """Train the model ``name`` in a run directory, or resume it; see :meth:`TrainingRun.train`.
 
@@ -33,13 +35,14 @@ def train_model(
         shape: sizes of the model.
         recipe: training settings; with a ``teacher_share``, the run's target is the teacher.
         options: execution settings.
-        vocab_size: size of the tokenizer, if it has to be trained.
+        vocab_size: of the tokenizer; None: that of the one in the directory, if there is one.
 
     Raises:
-        DraftwoodError: there is no finished target to learn from, or the directory has another run.
+        DraftwoodError: there is no finished target to learn from, it has another tokenizer, or the
+            directory has another run.
     """
-    teacher = _teacher(run) if recipe.teacher_share > 0.0 else None
     tokenizer = run.tokenizer(vocab_size)
+    teacher = _teacher(run, tokenizer) if recipe.teacher_share > 0.0 else None
     model = new_model(shape, len(tokenizer), recipe.seed)
     torch.nn.Module.to(model, run.device)
 
@@ -72,11 +75,16 @@ def _sizes(shape: ModelShape) -> dict[str, int]:
     return {name: size for name, size in asdict(shape).items() if size or name != "recurrent"}
 
 
-def _teacher(run: TrainingRun) -> TextModel:
+def _teacher(run: TrainingRun, tokenizer: PreTrainedTokenizerFast) -> TextModel:
     directory = run.out / "target" / "model"
     if not is_finished(directory):
         raise DraftwoodError(
             f"There is no finished target in {directory} for the draft to learn from; "
             "train the target first or pass --teacher-share 0."
+        )
+    if fingerprint(load_tokenizer(directory)) != fingerprint(tokenizer):
+        raise DraftwoodError(
+            f"The target in {directory} has another tokenizer than {run.out / 'tokenizer'}; train "
+            "the target anew, or use another --out."
         )
     return load_exported(directory, run.device)

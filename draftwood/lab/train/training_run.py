@@ -25,7 +25,7 @@ from draftwood.lab.train.corpus import (
     sample_texts,
 )
 from draftwood.lab.train.export import check_export
-from draftwood.lab.train.recipe import TrainingRecipe
+from draftwood.lab.train.recipe import VOCABULARY, TrainingRecipe
 from draftwood.lab.train.run_options import RunOptions
 from draftwood.lab.train.tokenizer import fingerprint, load_tokenizer, train_tokenizer
 from draftwood.lab.train.trainer import Loss, RunEnd, Trainer
@@ -86,11 +86,17 @@ class TrainingRun:
         logger.info("tokenizer of %d tokens in %s", len(tokenizer), directory)
         return tokenizer
 
-    def tokenizer(self, vocab_size: int) -> PreTrainedTokenizerFast:
-        """The tokenizer in ``out``, trained if there is none."""
-        if (self.out / "tokenizer" / "tokenizer.json").is_file():
-            return load_tokenizer(self.out / "tokenizer")
-        return self.train_tokenizer(vocab_size)
+    def tokenizer(self, vocab_size: int | None) -> PreTrainedTokenizerFast:
+        """The tokenizer in ``out``, trained if there is none; another size than asked is told."""
+        directory = self.out / "tokenizer"
+        if not (directory / "tokenizer.json").is_file():
+            return self.train_tokenizer(vocab_size or VOCABULARY)
+        found = load_tokenizer(directory)
+        if vocab_size not in (None, len(found)):  # little text has fewer
+            logger.warning(
+                "the tokenizer in %s has %d tokens, not %s", directory, len(found), vocab_size
+            )
+        return found
 
     def documents(self) -> Iterator[tuple[str, str]]:
         """Name and text of every document of the mixture's domains."""

@@ -80,9 +80,8 @@ def main(model: str, dtype: str, methods: str, lengths: str, prompts: int, threa
                     same[name] += token == tokens[choices[0].name]
             for name, each in times.items():
                 found[name][length] = statistics.median(each)
-    facts = provenance(
-        model=stage.facts(), settings={"threads": threads, "prompts": prompts}, sets=[]
-    )
+    settings = {"threads": threads, "prompts": prompts, "files_opened": "before"}
+    facts = provenance(model=stage.facts(), settings=settings, sets=[])
     facts["other_processes"] = recorded(neighbours.others, neighbours.others)
     click.echo(
         json.dumps(

@@ -126,6 +126,9 @@ def first_token(run: Run) -> Iterable[str]:
     ]
     header = [f"{int(length):,} tokens, ms" for length in lengths]
     yield table(["first token after a prompt of", *header], rows)
+    settings = run["provenance"].get("settings", {})
+    if any(name.startswith("llamacpp") for name in found) and "files_opened" not in settings:
+        yield "The times of llama.cpp contain the opening of its file, once for each prompt."
 
 
 def recipes(run: Run) -> Iterable[str]:

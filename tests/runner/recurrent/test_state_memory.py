@@ -18,6 +18,7 @@ from draftwood.protocols import Mask, Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.masks import LayerKind
 from draftwood.runner.recurrent import states
+from draftwood.runner.recurrent.mixers import _names, find_mixers
 from draftwood.runner.runner import Runner
 from draftwood.tree import tree_of
 from tests.factories.hybrid_families import FEW, HYBRIDS
@@ -76,8 +77,13 @@ def test_memory_of_states_is_told_and_given_back(runner: Runner) -> None:
 
 
 def test_what_is_kept_of_a_node_is_told(runner: Runner) -> None:
-    # Three layers: a key, a value and a decay of 4 heads in float32, and an input of 128 channels.
-    assert runner.info.node_bytes == 3 * ((2 * 16 + 4 * (16 + 1)) * 4 + 128 * 4)
+    # Three layers: two keys, a value and a decay of 4 heads in float32, an input of 128 channels.
+    # transformers 5.17 copies keys for the heads that share them.
+    names = {
+        name for mixer in find_mixers(HYBRIDS["qwen3_5_text"]()) for name in _names(mixer.module)
+    }
+    keys = 4 if "repeat_interleave" in names else 2
+    assert runner.info.node_bytes == 3 * ((keys * 16 + 4 * (16 + 1)) * 4 + 128 * 4)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -218,7 +224,7 @@ def test_states_that_exceed_the_memory_are_named(runner: Runner) -> None:
     beside = runner.info.slot_bytes + runner.info.node_bytes
     small = Engine(runner, method("ar"), memory=beside)
     request = Request([5], max_new_tokens=1, eos=())
-    told = r"for keys and values and 19\.6 KB for recurrent states.*fewer tokens do not help: raise"
+    told = r"for keys and values and (19\.6|20) KB for recurrent states.*fewer tokens do not help: raise"
     with pytest.raises(DraftwoodError, match=told):
         small.add(request)
     with pytest.raises(DraftwoodError, match=r"for recurrent states.* ask for fewer tokens"):
@@ -257,7 +263,7 @@ def test_the_memory_of_kept_states_is_counted(runner: Runner) -> None:
     room = runner.info.slot_bytes + runner.info.node_bytes + row_bytes(runner, 3, 4)
     request = Request([5, 6, 7], max_new_tokens=4, eos=())
     Engine(runner, "ar", memory=room).add(request)
-    with pytest.raises(DraftwoodError, match=r"87\.2 KB for recurrent states"):
+    with pytest.raises(DraftwoodError, match=r"87\.[26] KB for recurrent states"):
         Engine(runner, "ar", memory=room, prefix_cache="10MB").add(request)
     room += states.MOST_SNAPSHOTS * runner.info.slot_bytes
     Engine(runner, "ar", memory=room, prefix_cache="10MB").add(request)

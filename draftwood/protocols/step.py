@@ -89,6 +89,14 @@ class RequestLoad(NamedTuple):
     backlogs: Mapping[str, int] = MappingProxyType({})
     constrained: bool = False
 
+    def has_read(self, source: str) -> bool:
+        """Whether the drafter of a source has a model that has read some of the text.
+
+        One that has read nothing lacks all but the root, which it reads with the tree, or one token
+        less: a head does not read the first one.
+        """
+        return 0 <= self.backlogs.get(source, -1) < self.cached - 2
+
 
 @dataclass(frozen=True)
 class StepTimes:

@@ -63,7 +63,7 @@ def test_greedy_methods_agree_and_the_schema_is_whole(
     assert methods["goose"]["mean_acceptance_length"]["value"] > 1.0
     assert set(methods["goose"]["phases"]) == PHASES
     for name in ("ar", "hf"):
-        assert methods[name][f"speedup_vs_{name}"] == {"median": 1.0, "low": 1.0, "high": 1.0}
+        assert methods[name][f"speedup_vs_{name}"] == {"median": 1.0, "low": None, "high": None}
     # The first prompt of each task; methods in the order of the run, without peers.
     assert [(one["task"], one["method"], one["id"]) for one in found["excerpts"]] == [
         (task, name, id)

@@ -30,13 +30,13 @@ def shown(methods: dict[str, list[RunRow]], *, complete: bool = True) -> str:
 
 def rows(seconds: float, **others: object) -> list[RunRow]:
     tally = cast(Tally, others.get("tally", Tally()))
-    return [row(str(i), group=i, seconds=seconds, tally=tally) for i in range(3)]
+    return [row(str(i), group=i, seconds=seconds, tally=tally) for i in range(6)]
 
 
 def test_speeds_and_tau_have_their_intervals_below() -> None:
     text = shown({"ar": rows(1.0), "goose": rows(0.5, tally=Tally(steps=2, committed=5))})
     line, below = text.split("goose")[1].splitlines()[:2]
-    assert line.split() == ["20.0", "2.00", "2.50", "-", "100.0", "44.44", "-", "-", "0/3"]
+    assert line.split() == ["20.0", "2.00", "2.50", "-", "100.0", "44.44", "-", "-", "0/6"]
     assert below.split() == ["20.0-20.0", "2.00-2.00", "2.50-2.50", "0%"]
     assert "incomplete" not in text
     assert "incomplete" in shown({"ar": rows(1.0)}, complete=False)
@@ -55,8 +55,8 @@ def test_figures_taken_on_looping_texts_are_marked() -> None:
     looping = [repeating(each, Repeats(9, 10), Repeats(1, 10)) for each in rows(1.0)]
     text = shown({"ar": looping})
     (line,) = (line for line in text.splitlines() if line.split()[:1] == ["ar"])
-    assert line.split()[1:] == ["10.0†", "1.00†", "-", "-", "100.0", "100.00†", "-", "-", "3/6"]
-    assert "† 3 of 6 outputs loop" in " ".join(text.split())
+    assert line.split()[1:] == ["10.0†", "1.00†", "-", "-", "100.0", "100.00†", "-", "-", "6/12"]
+    assert "† 6 of 12 outputs loop" in " ".join(text.split())
     assert "here 50% of all" in " ".join(text.split())
 
 

@@ -81,10 +81,6 @@ and its weight, in steps of a request. What it reads at first is paid back by th
 _SMALLEST_PIECE, _LARGEST_PIECE = 32, 2048
 """Bounds of the prompt tokens that are cached between two steps."""
 
-_MISSING = 2
-"""A model that has read nothing of a text lacks all of it but so many tokens, or one less: the root
-is read with the tree, and a head does not read the first token."""
-
 _DEAREST = 1.1
 """Cost of a token in such a piece, relative to one in a large forward, at most."""
 
@@ -367,7 +363,7 @@ class AutoTuner(Tuner):
             again = [
                 source in bid.levels
                 for bid, load in zip(bids, self._loads, strict=True)
-                if bid is not None and 0 <= load.backlogs.get(source, -1) < load.cached - _MISSING
+                if bid is not None and load.has_read(source)
             ]
             if again:
                 share.add(sum(again), len(again), len(again))

@@ -214,21 +214,20 @@ def run(
         document = load(path) if path.exists() else None
         if document is not None and document.complete:
             refuse_other(document, settings[each], path)
-        if document is None or not document.complete:
-            if time.monotonic() >= end:
-                code = code or OVER
+        elif time.monotonic() >= end:
+            code = code or OVER
+        else:
+            stage = stage or stage_of(given)
+            path.with_suffix(".part_of").write_text(f"{SCRIPT} {each.name}\n")
+            try:
+                document = measured(settings[each], stage, path, end)
+            except Exception as error:  # noqa: BLE001 - the next cells are measured still
+                expected = isinstance(error, DraftwoodError)
+                text = str(error) if expected else traceback.format_exc()[-MOST:]
+                click.echo(f"{each.name} failed: {text}", err=True)
+                code = FAILED
             else:
-                stage = stage or stage_of(given)
-                path.with_suffix(".part_of").write_text(f"{SCRIPT} {each.name}\n")
-                try:
-                    document = measured(settings[each], stage, path, end)
-                except Exception as error:  # noqa: BLE001 - the next cells are measured still
-                    expected = isinstance(error, DraftwoodError)
-                    text = str(error) if expected else traceback.format_exc()[-MOST:]
-                    click.echo(f"{each.name} failed: {text}", err=True)
-                    code = FAILED
-                else:
-                    code = code or (0 if document.complete else OVER)
+                code = code or (0 if document.complete else OVER)
         if document is not None:
             figures += lines(f"{size} {each.name}", document)
     return code

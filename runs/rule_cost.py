@@ -150,8 +150,8 @@ def main(
     """Measure and print."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    sizes_of = {"heads": heads, "width": width, "hidden": hidden}
-    shape = {**sizes_of, "dtype": dtype, "by_channel": by_channel}
+    shape: dict[str, object] = {"heads": heads, "width": width, "hidden": hidden}
+    shape |= {"dtype": dtype, "by_channel": by_channel}
     with watched() as neighbours:
         layer = Layer(heads, width, hidden, getattr(torch, dtype), by_channel=by_channel)
         found = {size: layer.times(size, seconds) for size in sizes}

@@ -111,13 +111,14 @@ def check_lossless(
     if settings_given(ctx) and not names:
         first = next(iter(settings_given(ctx)))
         raise DraftwoodError(f"--{first} is a setting of a METHOD: give one")
-    written = written_options(ctx)
-    if everything and not names and (unused := [each for each in written if each not in _OF_ALL]):
-        raise DraftwoodError(
-            f"{unused[0]} says nothing to --all alone: give a METHOD, or leave it out"
-        )
-    if not names and not everything:
-        raise DraftwoodError("nothing to check: give a METHOD or --all")
+    if not names:
+        if not everything:
+            raise DraftwoodError("nothing to check: give a METHOD or --all")
+        unused = [each for each in written_options(ctx) if each not in _OF_ALL]
+        if unused:
+            raise DraftwoodError(
+                f"{unused[0]} says nothing to --all alone: give a METHOD, or leave it out"
+            )
     chosen = {name: method_of(ctx, name) for name in names}
     check_prompt(prompt, "the prompt")
 

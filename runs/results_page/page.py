@@ -1,6 +1,6 @@
 """The page of results: its sections in order, and the command that feeds each."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from textwrap import fill
@@ -114,10 +114,14 @@ BY_SET = PageSection(
 )
 
 
-def speed_inflated(runs: Runs) -> Iterable[str]:
-    """Speed-ups with the matrices of a larger model."""
-    yield from speed(inflated(runs))
-    yield from losses(inflated(runs))
+def of_some(
+    some: Callable[[Runs], Runs],
+    blocks: Sequence[Callable[[Runs], Iterable[str]]],
+    runs: Runs,
+) -> Iterable[str]:
+    """Blocks of some of the runs."""
+    for block in blocks:
+        yield from block(some(runs))
 
 
 INFLATED = PageSection(
@@ -125,23 +129,14 @@ INFLATED = PageSection(
     "SmolLM2's answers from matrices of a larger model (docs/inflate.md): timed here, while "
     "acceptance is SmolLM2's.",
     "smollm2/inflated.sh",
-    speed_inflated,
+    partial(of_some, inflated, (speed, losses)),
 )
-
-
-def speed_hybrid(runs: Runs) -> Iterable[str]:
-    """Speed-ups of a model with recurrent layers, also set by set."""
-    yield from speed(hybrid(runs))
-    yield from by_set(hybrid(runs))
-    yield from losses(hybrid(runs))
-
-
 RECURRENT = PageSection(
     "On a model with recurrent layers",
     "A small model of three gated DeltaNet layers to each attention layer, trained like the "
     "embedded target (docs/hybrid.md). Its outputs loop like those of the embedded model.",
     "hybrid.sh",
-    speed_hybrid,
+    partial(of_some, hybrid, (speed, by_set, losses)),
 )
 LARGER = PageSection(
     "At the cost of larger models (modelled)",

@@ -157,6 +157,8 @@ def _without_few(run: Run) -> Run:
         batch = run["provenance"]["settings"]["batch"]
         methods = {name: _confident(entry, batch) for name, entry in run["methods"].items()}
         return {**run, "methods": methods}
+    if "memory_recipes" not in run:
+        return run
     recipes = {
         recipe: {
             **found,
@@ -165,9 +167,9 @@ def _without_few(run: Run) -> Run:
                 for name, each in found["passes"].items()
             },
         }
-        for recipe, found in run.get("memory_recipes", {}).items()
+        for recipe, found in run["memory_recipes"].items()
     }
-    return {**run, **({"memory_recipes": recipes} if recipes else {})}
+    return {**run, "memory_recipes": recipes}
 
 
 def _confident(entry: Mapping[str, Any], batch: int) -> dict[str, Any]:

@@ -152,9 +152,10 @@ def _encode(documents: list[str], tokenizer: PreTrainedTokenizerFast) -> Tokens:
     end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
     kind = np.dtype(np.uint16 if len(tokenizer) <= 1 << 16 else np.uint32)
     pieces: list[Tokens] = []
+    adds_bos = _adds_bos(tokenizer)
     for start in range(0, len(documents), _ENCODE_AT_ONCE):
         batch = documents[start : start + _ENCODE_AT_ONCE]
-        if _adds_bos(tokenizer):  # a rendered chat has its own
+        if adds_bos:  # a rendered chat has its own
             batch = [text.removeprefix(str(tokenizer.bos_token)) for text in batch]
         for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch):
             pieces.append(np.asarray([*encoding.ids, *end], dtype=kind))

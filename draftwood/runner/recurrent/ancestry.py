@@ -68,8 +68,8 @@ class Ancestry:
         """``shown``, and the same without each node itself, as numbers ``[b, 1, N, N]``."""
         if dtype not in self._numbers:
             own = torch.eye(self.shown.shape[-1], dtype=torch.bool, device=self.shown.device)
-            both = (self.shown[:, None], (self.shown & ~own)[:, None])
-            self._numbers[dtype] = (both[0].to(dtype), both[1].to(dtype))
+            strictly = self.shown & ~own
+            self._numbers[dtype] = self.shown[:, None].to(dtype), strictly[:, None].to(dtype)
         return self._numbers[dtype]
 
     @cached_property

@@ -183,7 +183,27 @@ def commit(
         path: int64 ``[b, m]``, the nodes of each path from the root on; padding is behind them.
         valid: bool ``[b, m]``, which are nodes of the path; None: all.
     """
+    keys, added, whole = along_path(kept, path, valid)
+    keys = spread(keys, state.shape[1])
+    # In place, as to allocate a state takes longer than the product.
+    state.mul_(whole)
+    state.flatten(0, 1).baddbmm_(keys.transpose(2, 3).flatten(0, 1), added.flatten(0, 1))
+
+
+def along_path(
+    kept: tuple[torch.Tensor, ...], path: torch.Tensor, valid: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What a path adds to a state, as it has decayed at the path's end.
+
+    Args:
+        kept, path, valid: see :func:`commit`.
+
+    Returns:
+        Keys and added vectors of its nodes, one of which has the decays, and what is left of the
+        state before it: ``[b, heads, 1 or dk, 1]``.
+    """
     keys, added, logs = (picked(each, path) for each in kept)
+    by_channel = logs.ndim == 4
     if path.shape[1] == 1:
         whole = logs[:, :, 0]
     else:
@@ -192,14 +212,11 @@ def commit(
             logs = logs.masked_fill(padding, 0.0)
             added = added.masked_fill(~valid[:, None, :, None], 0.0)
         whole, behind = path_decays(logs)
-        if logs.ndim == 4:
+        if by_channel:
             keys = keys * behind.exp()
         else:
             added = added * behind.exp()[..., None]
-    keys = spread(keys, state.shape[1])
-    # In place, as to allocate a state takes longer than the product.
-    state.mul_(whole.exp()[..., None] if logs.ndim == 4 else whole.exp()[..., None, None])
-    state.flatten(0, 1).baddbmm_(keys.transpose(2, 3).flatten(0, 1), added.flatten(0, 1))
+    return keys, added, whole.exp()[..., None] if by_channel else whole.exp()[..., None, None]
 
 
 def picked(tensor: torch.Tensor, path: torch.Tensor) -> torch.Tensor:

@@ -7,9 +7,9 @@ gated delta rule without the part that is predicted, so that there is nothing to
 
 import torch
 
-from draftwood.runner.recurrent.ancestry import Ancestry, log_decays, path_decays
+from draftwood.runner.recurrent.ancestry import Ancestry, log_decays
 from draftwood.runner.recurrent.exact_products import exact_products
-from draftwood.runner.recurrent.gated_delta import Kept, picked, spread
+from draftwood.runner.recurrent.gated_delta import Kept, along_path, spread
 
 
 @exact_products()
@@ -65,16 +65,8 @@ def commit_scan(
     valid: torch.Tensor | None,
 ) -> None:
     """Advance states ``[b, heads, p, N]`` over a path; see :func:`gated_delta.commit`."""
-    b_in, added, logs = (picked(each, path) for each in kept)
-    if path.shape[1] == 1:
-        whole = logs[:, :, 0]
-    else:
-        if valid is not None:
-            logs = logs.masked_fill(~valid[:, None], 0.0)
-            added = added.masked_fill(~valid[:, None, :, None], 0.0)
-        whole, behind = path_decays(logs)
-        added = added * behind.exp()[..., None]
-    state.mul_(whole.exp()[..., None, None])
+    b_in, added, whole = along_path(kept, path, valid)
+    state.mul_(whole)
     # One product for each group: [heads * p, m] with [m, N].
     b, groups, m, width = b_in.shape
     turned = added.transpose(2, 3).reshape(b * groups, -1, m)

@@ -7,7 +7,8 @@ around it is the same for many at once.
 :mod:`draftwood.costs.refine` corrects the forward's curve. Host seconds are a line over drafted
 nodes, fitted to recent steps; a step far slower than the moving average counts as a few times that.
 Draft levels are scaled with the machine as a whole, and those of each drafter by the time that
-drafting takes from the first of them on. Knows neither engine nor clock.
+drafting takes from the first of them on. Pieces of prompts correct the curve of prompts. Knows
+neither engine nor clock.
 """
 
 import math
@@ -36,6 +37,9 @@ _NEWEST = 0.1
 """Weight of the newest step in the moving averages of a search and of draft levels; the first of
 the latter weigh more."""
 
+_MOST_READ = 2
+"""Tokens of a forward that caches prompts from which its curve learns, over the most it knows."""
+
 _DOUBLINGS = 7
 """The table goes on to so many doublings of one token a sequence."""
 
@@ -57,10 +61,27 @@ class LiveCosts:
     def __init__(self, costs: StepCosts) -> None:
         self._given = costs
         self._followed: dict[int, _Followed] = {}
+        self._prompt = None if costs.prompt is None else Refined(costs.prompt)
 
     def now(self, batch: int) -> StepCosts:
         """Costs as of now, for a batch of sequences."""
         return self._at(batch).now
+
+    @property
+    def prompt(self) -> Curve | None:
+        """Curve of the forward that caches tokens of prompts, as of now; None: not known."""
+        return None if self._prompt is None else self._prompt.curve
+
+    def observe_prompt(self, tokens: int, seconds: float) -> None:
+        """Learn from a forward that cached tokens of prompts; ignored if they are not timed at all.
+
+        Args:
+            tokens: of all prompts together. Far more than were ever timed are ignored: their
+                attention to each other takes longer than the curve knows.
+            seconds: of the forward.
+        """
+        if self._prompt is not None and tokens <= _MOST_READ * self._prompt.prior.sizes[-1]:
+            self._prompt = self._prompt.observe(tokens, 0, 1, seconds)
 
     def plain_due(self, batch: int) -> bool:
         """Whether a batch has searched for so long that a plain step is to be timed.
@@ -259,12 +280,11 @@ class _Followed:
         spread = square - n * n / weight
         slope = max(0.0, (product - n * seconds / weight) / spread) if spread > 0.0 else 0.0
         fixed = max(0.0, (seconds - slope * n) / weight)
-        slower = self._target.factor
         self.now = StepCosts(
             target=self._target.curve,
             drafters=self._drafters(),
             fixed=fixed,
             node=slope,
             sequence=self._given.sequence,
-            prompt=self._given.prompt and _scaled(self._given.prompt, slower),
+            prompt=self._given.prompt,
         )

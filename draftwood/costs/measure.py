@@ -39,7 +39,7 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 16, 17, 24, 32, 33, 48, 64)
 """Tokens of the forwards from which the costs of steps are known. Kernels work on groups of rows:
 often a forward of one row more than such a group takes as long as one of the next group."""
 
-PROMPTS = (64, 512)
+PROMPTS = (16, 64, 128, 256, 512)
 """Tokens of the prompts from which the cost of a prompt is known."""
 
 _ROUNDS = 64

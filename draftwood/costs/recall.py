@@ -101,8 +101,8 @@ def _measured(target: Target, drafters: Mapping[str, Built]) -> StepCosts:
     with working("timing what a step costs, once for this machine and model"):
         grid = USUAL.fitted(target.info.context_limit)
         clock = _clock(target)
-        # With the adjacency table, which most methods have: it reads the rows of prompts too.
-        needs = Needs(top_k=10, prompt_rows=True)
+        # With the adjacency table, which most methods have. That of ``auto`` reads no prompts.
+        needs = Needs(top_k=10)
         curve = fit(measure_target(target, grid, needs, clock))
         prompt = fit_prompts(measure_prompts(target, needs, clock=clock))
         timed = {

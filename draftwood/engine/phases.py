@@ -131,13 +131,26 @@ class Phases:
         served = [(r, n) for r, n in zip(joining, counts, strict=True) if n]
         slots = [r.sequence.slot for r, _ in served]
         pieces = [r.piece(n) for r, n in served]
+        begun = perf_counter()
         if resumable is not None and (counts != left or any(r.done for r in joining)):
             prompts = [len(r.sequence.request.ids) for r, _ in served]
             rows = resumable.prefill_piece(slots, pieces, self._needs, prompts)
         else:
             rows = self._target.prefill(slots, pieces, self._needs)
+        self._note_prompt(sum(map(len, pieces)), perf_counter() - begun)
         for (request, n), found in zip(served, rows, strict=True):
             request.add(n, found)
+
+    def _note_prompt(self, tokens: int, seconds: float) -> None:
+        """Have the tuner learn what it took to cache tokens of prompts.
+
+        Beside another device than the CPU that is not known: its work has only been queued.
+        """
+        if self._tuner is None or self.beside:
+            return
+        if self._shared is not None:
+            [seconds] = self._shared.of_first((seconds,))
+        self._tuner.observe_prompt(tokens, seconds)
 
     def _piece(self) -> int:
         """Prompt tokens to cache between two steps."""

@@ -309,6 +309,10 @@ class Tuner(Protocol):
         """
         return None
 
+    def observe_prompt(self, tokens: int, seconds: float) -> None:  # noqa: ARG002
+        """Learn from a forward that cached so many tokens of prompts."""
+        return
+
     def prompt_piece(self) -> int | None:
         """Prompt tokens to cache between two steps of the requests that run; None: not known."""
         return None

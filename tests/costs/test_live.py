@@ -291,10 +291,23 @@ def test_a_step_without_a_draft_corrects_its_own_size_alone() -> None:
     assert after.seconds(64, 100, 4) == pytest.approx(3.0, rel=0.05)
 
 
-def test_the_cost_of_a_prompt_follows_the_machine() -> None:
-    live = LiveCosts(replace(GIVEN, prompt=Curve((1, 64, 512), (1.0, 2.0, 16.0))))
+def test_the_cost_of_a_prompt_is_learnt_from_pieces_of_prompts() -> None:
+    live = LiveCosts(replace(GIVEN, prompt=Curve((1, 16, 64, 256), (3.0, 3.0, 4.0, 16.0))))
     for _ in range(200):
-        live.observe(8, 0, 1, 2.4, 0.2)
-    found = live.now(1)
-    assert found.prompt is not None
-    assert found.prompt.seconds(512) == pytest.approx(32.0, rel=0.1)
+        live.observe_prompt(64, 8.0)
+        live.observe_prompt(256, 20.0)
+    assert live.prompt is not None
+    assert live.prompt.seconds(64) == pytest.approx(8.0, rel=0.05)
+    assert live.prompt.seconds(256) == pytest.approx(20.0, rel=0.05)
+    # The attention of a long prompt's tokens to each other says nothing of pieces.
+    before = live.prompt
+    live.observe_prompt(513, 500.0)
+    assert live.prompt == before
+    live.observe_prompt(512, 500.0)
+    assert live.prompt != before
+
+
+def test_the_cost_of_a_prompt_that_is_not_known_is_not_learnt() -> None:
+    live = LiveCosts(GIVEN)
+    live.observe_prompt(64, 8.0)
+    assert live.prompt is None

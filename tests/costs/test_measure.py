@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from draftwood.costs.fit import fit
 from draftwood.costs.measure import (
+    PROMPTS,
     SHORTEST,
     Grid,
     binary_tree,
@@ -197,11 +198,11 @@ def test_prompts_are_timed() -> None:
     clock = Clock()
     target = Slow(clock, fill=0.5, context_limit=1024)
     found = measure_prompts(target, ROWS, 1000.0, clock)
-    assert [(s.tokens, s.context, s.batch) for s in found] == [(64, 0, 1), (512, 0, 1)]
-    assert [s.seconds for s in found] == [pytest.approx(0.5 * n) for n in (64, 512)]
+    assert [(s.tokens, s.context, s.batch) for s in found] == [(n, 0, 1) for n in PROMPTS]
+    assert [s.seconds for s in found] == [pytest.approx(0.5 * n) for n in PROMPTS]
     assert not target.cached
-    assert [s.tokens for s in measure_prompts(target, ROWS, 250.0, clock)] == [64]
-    assert measure_prompts(MarkovTarget(context_limit=64), ROWS) == []
+    assert [s.tokens for s in measure_prompts(target, ROWS, 50.0, clock)] == [16, 64]
+    assert measure_prompts(MarkovTarget(context_limit=16), ROWS) == []
 
 
 def test_first_forwards_are_not_timed_where_they_compile() -> None:

@@ -113,9 +113,9 @@ def tuner_of(first: float, token: float) -> AutoTuner:
 
 
 def test_a_piece_is_as_large_as_makes_its_tokens_cheap() -> None:
-    # 1.1 times the slope is reached at ten times first / token.
-    assert tuner_of(6.3, 1.0).prompt_piece() == 64
-    assert tuner_of(6.5, 1.0).prompt_piece() == 128
+    # A token of a piece of n takes 1 + first / n, and 1.05 times that of 2,048 at most.
+    assert tuner_of(3.2, 1.0).prompt_piece() == 64
+    assert tuner_of(3.4, 1.0).prompt_piece() == 128
     assert tuner_of(1.0, 1.0).prompt_piece() == 32
     assert tuner_of(1e6, 1.0).prompt_piece() == 2048
 
@@ -125,8 +125,17 @@ def test_a_piece_is_sized_by_the_cost_of_prompts_where_it_is_known() -> None:
     prompt = Curve((1, 64, 512), (64.0, 64.0, 288.0))
     tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
     tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
-    # 0.5 a token beyond 64; 1.1 times that is reached at 640 tokens.
+    # 0.5 a token beyond 64, and 32 more: 1.05 times the cost of a token in 2,048 is reached at 773.
     assert tuner.prompt_piece() == 1024
+
+
+def test_a_piece_is_no_larger_where_large_ones_are_dearer() -> None:
+    prompt = Curve((1, 64, 128, 256), (6.0, 32.0, 60.0, 150.0))
+    costs = StepCosts(Curve((1, 2), (1.0, 1.0)), prompt=prompt)
+    tuner = AutoTuner(Calibration(), LiveCosts(costs))
+    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
+    # 0.5, 0.47 and 0.59 a token.
+    assert tuner.prompt_piece() == 128
 
 
 def test_a_piece_takes_as_long_as_a_step() -> None:
@@ -137,6 +146,24 @@ def test_a_piece_takes_as_long_as_a_step() -> None:
     rows = TargetOutput(logits, none, none, np.empty(0, dtype=np.float32))
     tuner.observe(StepReport([None], [Outcome(tree, (), (1,), rows)], StepTimes()))
     assert tuner.prompt_piece() == 128, "the step's forward is over 100 tokens"
+
+
+def test_the_tuner_learns_what_pieces_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = MarkovTarget(context_limit=4096)
+    engine = engine_of(target, "auto")
+    told: list[tuple[int, float]] = []
+    monkeypatch.setattr(
+        AutoTuner, "observe_prompt", lambda _, tokens, seconds: told.append((tokens, seconds))
+    )
+    engine.add(Request(PROMPT, 300))
+    engine.step()
+    assert [tokens for tokens, _ in told] == [len(PROMPT)]
+    engine.add(Request(LONG, 5))
+    while sum(target.pieces) < len(LONG):
+        engine.step()
+    assert [tokens for tokens, _ in told[1:]] == target.pieces
+    assert len(target.pieces) > 1
+    assert all(seconds > 0.0 for _, seconds in told)
 
 
 def test_pieces_of_a_model() -> None:

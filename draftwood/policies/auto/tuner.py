@@ -78,11 +78,11 @@ _ASKED, _ASKED_WEIGHT = 0.2, 64.0
 """Share of the steps in which a drafter that has read a request's text is asked again, at first,
 and its weight, in steps of a request. What it reads at first is paid back by these steps alone."""
 
-_SMALLEST_PIECE, _LARGEST_PIECE = 32, 2048
-"""Bounds of the prompt tokens that are cached between two steps."""
+_PIECES = (32, 64, 128, 256, 512, 1024, 2048)
+"""Prompt tokens that may be cached between two steps."""
 
-_DEAREST = 1.1
-"""Cost of a token in such a piece, relative to one in a large forward, at most."""
+_DEAREST = 1.05
+"""Cost of a token in such a piece, over that of a token in the cheapest one, at most."""
 
 _NO_SEARCH = replace(DEFAULT_FORECAST, floor=NOTHING_PAYS.least)
 """The forecast of steps that do not search for candidates: most do not, if searching adds less than
@@ -289,19 +289,22 @@ class AutoTuner(Tuner):
         """See :class:`draftwood.protocols.Tuner`; a moving average, 1 at most."""
         return self._recent_price
 
+    def observe_prompt(self, tokens: int, seconds: float) -> None:
+        """See :class:`draftwood.protocols.Tuner`."""
+        self.costs.observe_prompt(tokens, seconds)
+
     def prompt_piece(self) -> int:
         """See :class:`draftwood.protocols.Tuner`.
 
         The smallest piece that takes no less than the newest step, and whose tokens cost little
-        more than those of a large one. So both sides get about half of the time.
+        more than those of the cheapest one. So both sides get about half of the time.
         """
-        curve, piece = self._now.prompt or self._now.target, _SMALLEST_PIECE
+        curve = self.costs.prompt or self._now.target
+        seconds = {piece: curve.seconds(piece) for piece in _PIECES}
+        cheap = _DEAREST * min(taken / piece for piece, taken in seconds.items())
         least = max(self._plain, self._newest)
-        while piece < _LARGEST_PIECE and (
-            curve.seconds(piece) > _DEAREST * curve.slope * piece or curve.seconds(piece) < least
-        ):
-            piece *= 2
-        return piece
+        pays = (p for p, taken in seconds.items() if least <= taken <= cheap * p)
+        return next(pays, _PIECES[-1])
 
     def observe(self, report: StepReport) -> list[Prediction | None]:
         """See :class:`draftwood.protocols.Tuner`."""

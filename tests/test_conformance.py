@@ -294,7 +294,7 @@ PAIRS = list(registered_pairs())
 def test_a_policy_and_a_verifier_are_lossless_or_refused(
     name: str, policy: Policy, verifier: str
 ) -> None:
-    """The exact law of the next tokens, by enumeration; see draftwood/lab/lossless."""
+    """The exact distribution of the next tokens, by enumeration; see draftwood/lab/lossless."""
     check = check_pair(name, policy, verifier)
     assert check.passed, str(check)
 

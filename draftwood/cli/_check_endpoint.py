@@ -70,7 +70,7 @@ def check_endpoint(
     if server.reference is not None:
         key = server.reference_api_key or server.key
         reference = Target(server.reference, key, server.reference_served_model)
-    law_prompt = Prompt("samples", prompt)
+    sampled_prompt = Prompt("samples", prompt)
     wanted = Wanted(
         endpoint=Target(server.endpoint or "", server.key, server.served_model),
         reference=reference,
@@ -83,7 +83,7 @@ def check_endpoint(
             seed=seed,
             same_seed=server.same_seed,
             concurrency=server.concurrency,
-            law_prompt=law_prompt,
+            sampled_prompt=sampled_prompt,
             top_k=top_k,
         ),
         timeout=server.timeout,

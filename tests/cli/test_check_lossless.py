@@ -28,7 +28,7 @@ def test_methods_are_enumerated_and_sampled(checkpoint: str) -> None:
     flags = ("--model", checkpoint, "--samples", "150", "--prompt", "abc abc abc ab")
     code, lines, err = check("goose:budget=6", "pld", *flags)
     assert code == 0, err
-    starts = ["exact law", "sampled", "greedy"]
+    starts = ["exact probabilities", "sampled", "greedy"]
     assert [text.split(": ")[:2] for text in lines[:-1]] == [
         [f"  ok  {name}", start] for name in ("goose:budget=6", "pld") for start in starts
     ]
@@ -80,7 +80,7 @@ def test_a_wrong_pair_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("draftwood.lab.lossless.pairs.registered_pairs", lambda: [wrong])
     code, lines, err = check("--all")
     assert code == 1
-    assert lines[0].startswith("FAIL  sorted + literal: exact law: off by")
+    assert lines[0].startswith("FAIL  sorted + literal: exact probabilities: off by")
     assert lines[1] == "NOT lossless: 1 of 1 checks failed"
     assert not err
     code, lines, _ = check("--all", "--json")
@@ -94,7 +94,7 @@ def test_refused_pairs_are_neither_right_nor_wrong() -> None:
     good = ExactCheck("a + c", passed=True)
     assert verdict([refused, good]) == "lossless: all 1 checks passed (1 exact)"
     bad = ExactCheck("a + d", passed=False, complaint="no law")
-    assert line(bad) == "FAIL  a + d: exact law: no law"
+    assert line(bad) == "FAIL  a + d: exact probabilities: no law"
     assert verdict([refused, good, bad]) == "NOT lossless: 1 of 2 checks failed"
 
 

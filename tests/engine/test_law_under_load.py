@@ -1,7 +1,7 @@
 """Methods that sample their drafts keep the distribution, whoever shares the batch.
 
 Their tokens depend on the batch: the size of a tree follows its load. So a prompt is continued very
-often beside other requests, and continuations are counted against the exact law of the target.
+often beside other requests, and continuations are counted against the target's distribution.
 
 Power: 5,000 draws whose law is off by a total variation of 0.08 or more, in whatever direction,
 have a p-value below 1e-6 with a probability above 0.99. A right method has one in a million times.

@@ -172,6 +172,13 @@ def test_a_developer_is_the_system_of_a_template_that_knows_none(server: Running
     assert text == "Assistant: Be brief.\n\n" + PROMPT, "it names all but users so"
 
 
+def test_no_likeliest_tokens_may_be_asked_for_without_log_probabilities(server: Running) -> None:
+    body = {"model": "tiny", "messages": MESSAGES, "max_tokens": 3, "top_logprobs": 0}
+    answer = server.post("/v1/chat/completions", body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["choices"][0]["logprobs"] is None
+
+
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "template"),
     ({"tool_choice": "required"}, "tool_choice", "needs tools"),
@@ -184,6 +191,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"reasoning_effort": "low"}, "reasoning_effort", "template"),
     ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "0 to 20"),
+    ({"top_logprobs": -1, "logprobs": True}, "top_logprobs", "0 to 20"),
     ({"stream_options": {"include_usage": True}}, "stream_options", "needs stream"),
     ({"n": 0}, "n", "ask for 1 to 128"),
     ({"n": 2**31}, "n", "ask for 1 to 128"),

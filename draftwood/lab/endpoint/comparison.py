@@ -35,7 +35,7 @@ class Settings:
         seed: of the first sample; the others have the following ones.
         same_seed: whether a seed has to give the same text with and without speculation.
         concurrency: most requests at once.
-        law_prompt: whose continuations are sampled.
+        sampled_prompt: whose continuations are sampled.
         top_k: likeliest tokens that they are sampled from, if both sides can; 0: all.
     """
 
@@ -44,7 +44,7 @@ class Settings:
     seed: int
     same_seed: bool
     concurrency: int
-    law_prompt: Prompt
+    sampled_prompt: Prompt
     top_k: int = 4
 
 

@@ -27,27 +27,27 @@ def key_of(text: str, *, whole: bool) -> Key:
     return text.replace(" ", "") if whole else None
 
 
-def completed(law: Mapping[str, float]) -> dict[Key, float]:
+def completed(distribution: Mapping[str, float]) -> dict[Key, float]:
     """Probabilities of keys, from those of some texts; None has the rest.
 
     Raises:
         DraftwoodError: they add up to more than 1, beyond rounding.
     """
     found: dict[Key, float] = {}
-    for text, probability in law.items():
+    for text, probability in distribution.items():
         # How a text that ends inside a character goes on is for the server to say.
         key = key_of(text, whole="\ufffd" not in text)
         found[key] = found.get(key, 0.0) + probability
-    total = sum(law.values())
+    total = sum(distribution.values())
     if total > 1.01:
         raise DraftwoodError(f"probabilities add up to {total:.3f}: they are not those of samples")
-    # Rounding leaves no outcome without a chance: a single other text must not refute the law.
+    # Rounding leaves no outcome without a chance: a single other text must not refute all.
     found[None] = max(found.get(None, 0.0) + 1 - total, 1e-4)
     whole = sum(found.values())
     return {key: share / whole for key, share in found.items()}
 
 
-def against_law(counts: Mapping[Key, int], law: Mapping[Key, float]) -> ChiSquare:
+def against_distribution(counts: Mapping[Key, int], distribution: Mapping[Key, float]) -> ChiSquare:
     """The chi-square test of counts against the probabilities of all keys.
 
     Raises:
@@ -55,23 +55,23 @@ def against_law(counts: Mapping[Key, int], law: Mapping[Key, float]) -> ChiSquar
     """
     known: Counter[Key] = Counter()
     for key, times in counts.items():
-        known[key if key in law else None] += times
-    return chi_square(known, law)
+        known[key if key in distribution else None] += times
+    return chi_square(known, distribution)
 
 
-def chance_of_one(counts: Mapping[Key, int], law: Mapping[Key, float]) -> float:
+def chance_of_one(counts: Mapping[Key, int], distribution: Mapping[Key, float]) -> float:
     """Probability that all samples are the one text that they are; 1 if they are several.
 
-    A text that the law does not name has the probability of all such texts at most.
+    A text that the distribution does not name has the probability of all such texts at most.
     """
     [key, *others] = counts
     if others:
         return 1.0
-    return law.get(key, law[None]) ** counts[key]
+    return distribution.get(key, distribution[None]) ** counts[key]
 
 
 def two_samples(first: Mapping[Key, int], second: Mapping[Key, int]) -> ChiSquare:
-    """The chi-square test of whether two samples have one law.
+    """The chi-square test of whether two samples have one distribution.
 
     Raises:
         DraftwoodError: there are too few counts for two bins.
@@ -107,8 +107,8 @@ class Power:
     """What a test finds.
 
     Attributes:
-        distance: total variation distance between the two laws, over the test's bins, from which
-            on it fails with probability :data:`POWER` at least.
+        distance: total variation distance between the two distributions, over the test's bins,
+            from which on it fails with probability :data:`POWER` at least.
     """
 
     distance: float

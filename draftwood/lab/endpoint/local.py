@@ -99,7 +99,9 @@ class LocalModel:
         )
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def law(self, prompt: Prompt, length: int, least: float, top_k: int) -> dict[str, float]:
+    def distribution(
+        self, prompt: Prompt, length: int, least: float, top_k: int
+    ) -> dict[str, float]:
         """Probabilities of the texts of the next tokens, sampled at temperature 1.
 
         Args:
@@ -125,14 +127,14 @@ class LocalModel:
                     if probability >= least and token not in self._eos:
                         longer[*tokens, token] = probability
             found = longer
-        law: dict[str, float] = {}
+        distribution: dict[str, float] = {}
         for tokens, share in found.items():
             try:
                 text = self._tokens.joined(tokens).decode()
             except UnicodeDecodeError:
                 continue
-            law[text] = law.get(text, 0.0) + share
-        return law
+            distribution[text] = distribution.get(text, 0.0) + share
+        return distribution
 
     def _next(self, ids: Sequence[int], tops: int) -> Request:
         return Request(ids, 1, eos=self._eos, logprobs=min(tops, self._size))

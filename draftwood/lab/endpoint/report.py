@@ -18,7 +18,7 @@ _MARKS: Mapping[Outcome, str] = {
 }
 
 
-_LOSSLESS = ("greedy", "penalties", "law")
+_LOSSLESS = ("greedy", "penalties", "distribution")
 """Checks that compare texts with the reference's; the others are of the API as well."""
 
 

@@ -187,9 +187,9 @@ def _comparison(wanted: Wanted, endpoint: Server, reference: Side) -> Comparison
         return replace(prompt, chat=endpoint.path_of(prompt) == CHAT)
 
     prompts = [as_asked(prompt) for prompt in wanted.prompts]
-    settings = replace(wanted.settings, law_prompt=as_asked(wanted.settings.law_prompt))
+    settings = replace(wanted.settings, sampled_prompt=as_asked(wanted.settings.sampled_prompt))
     if isinstance(reference, Server):
-        for prompt in (*prompts, settings.law_prompt):
+        for prompt in (*prompts, settings.sampled_prompt):
             path = endpoint.path_of(prompt)
             if path not in reference.abilities.paths:
                 raise DraftwoodError(

@@ -65,7 +65,7 @@ class ExactCheck:
         rounded: the same in float32.
         budget: most nodes of a tree, root excluded.
         room: depth of the deepest tree; laws were compared over one token more.
-        laws: number of enumerated steps, second steps included.
+        steps: number of enumerated steps, second steps included.
         trees: number of drafted trees.
         outcomes: number of outcomes.
         accepted: expected accepted tokens per step, mean over scenes at temperatures above 0.
@@ -80,7 +80,7 @@ class ExactCheck:
     rounded: float = 0.0
     budget: int = 0
     room: int = 0
-    laws: int = 0
+    steps: int = 0
     trees: int = 0
     outcomes: int = 0
     accepted: float = 0.0
@@ -88,11 +88,11 @@ class ExactCheck:
 
     def __str__(self) -> str:
         if self.complaint:
-            return f"exact law: {self.complaint}"
+            return f"exact probabilities: {self.complaint}"
         return (
-            f"exact law: off by {self.difference:.1e} (float32 {self.rounded:.1e}) over "
-            f"{self.laws} laws, {self.trees} trees of {self.budget} nodes and depth {self.room} at "
-            f"most, {self.outcomes} outcomes"
+            f"exact probabilities: off by {self.difference:.1e} (float32 {self.rounded:.1e}) over "
+            f"{self.steps} steps, {self.trees} trees of {self.budget} nodes and depth {self.room} "
+            f"at most, {self.outcomes} outcomes"
         )
 
 
@@ -143,7 +143,7 @@ def _enumerate(
         rounded=difference32,
         budget=max(len(end.tree) - 1 for law in laws for end in law.endings),
         room=max(end.tree.depth for law in laws for end in law.endings),
-        laws=len(laws) + len(rounded),
+        steps=len(laws) + len(rounded),
         trees=sum(law.trees for law in (*laws, *rounded)),
         outcomes=sum(len(law.endings) for law in (*laws, *rounded)),
         accepted=fmean(accepted),

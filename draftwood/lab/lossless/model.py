@@ -48,7 +48,7 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class SampledCheck:
-    """Counts of sampled continuations against their exact law.
+    """Counts of sampled continuations against their exact distribution.
 
     Attributes:
         subject: the method.

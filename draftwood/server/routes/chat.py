@@ -104,7 +104,7 @@ def _prompt(body: ChatRequest, service: Service, tools: Sequence[dict[str, Any]]
 def _checked(body: ChatRequest, service: Service) -> Sequence[dict[str, Any]]:
     """Refuse what cannot be honoured; returns the tools that the model may call."""
     check_values(body)
-    if body.top_logprobs is not None:
+    if body.top_logprobs:  # some clients send 0 with every request
         if not body.logprobs:
             raise bad_request("top_logprobs needs logprobs: true", "top_logprobs")
         if not 0 <= body.top_logprobs <= MOST_LOGPROBS:

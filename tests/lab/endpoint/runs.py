@@ -23,7 +23,7 @@ def settings(samples: int = 0, tolerance: float = 0.01, **changed: Any) -> Setti
         "seed": 0,
         "same_seed": False,
         "concurrency": 4,
-        "law_prompt": Prompt("samples", "the cat saw the dog"),
+        "sampled_prompt": Prompt("samples", "the cat saw the dog"),
     }
     return Settings(**{**given, **changed})
 

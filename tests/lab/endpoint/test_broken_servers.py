@@ -20,7 +20,7 @@ def test_a_right_server_passes_all_checks() -> None:
     assert not found.get("not checked"), lines(report)
     names = {
         *("greedy", "streaming", "logprobs", "penalties", "logit_bias", "ends", "n", "seeds"),
-        *("law", "speculation"),
+        *("distribution", "speculation"),
     }
     assert found["passed"] == names
 
@@ -157,13 +157,13 @@ def test_one_token_more_than_the_limit() -> None:
 
 
 @pytest.mark.parametrize("tops", [20, None])
-def test_a_biased_law_fails_with_and_without_log_probabilities(tops: int | None) -> None:
+def test_a_biased_distribution_fails_with_and_without_log_probabilities(tops: int | None) -> None:
     report = checked(Toy(Faults(eager=0.5), tops=tops), settings(samples=300))
-    assert outcomes(report)["failed"] == {"law"}, lines(report)
-    law = next(each for each in report.results if each.check == "law")
-    assert law.figures["p_value"] < 1e-6
-    assert ("probabilities of" in law.text) == (tops is not None)
-    assert "top_k=4" in law.text
+    assert outcomes(report)["failed"] == {"distribution"}, lines(report)
+    distribution = next(each for each in report.results if each.check == "distribution")
+    assert distribution.figures["p_value"] < 1e-6
+    assert ("probabilities of" in distribution.text) == (tops is not None)
+    assert "top_k=4" in distribution.text
     right = checked(Toy(tops=tops), settings(samples=300, top_k=0))
     assert "(all tokens)" in lines(right)
     assert "failed" not in outcomes(right), lines(right)

@@ -1,4 +1,4 @@
-"""A local model as the reference: its answers and its law are those of plain forwards."""
+"""A local model as the reference: its answers and its distribution are those of plain forwards."""
 
 import itertools
 import math
@@ -61,7 +61,7 @@ def test_a_model_without_a_template_refuses_chats(tmp_path_factory: pytest.TempP
 
 
 @torch.inference_mode()
-def test_the_law_is_that_of_forwards(local: LocalModel) -> None:
+def test_the_distribution_is_that_of_forwards(local: LocalModel) -> None:
     model, tokenizer = tiny_llama(), tiny_tokenizer()
     start = tokenizer(PROMPT.text)["input_ids"]
 
@@ -80,12 +80,12 @@ def test_the_law_is_that_of_forwards(local: LocalModel) -> None:
             continue
         if "\ufffd" not in text:
             expected[text] = expected.get(text, 0.0) + after()[a] * share
-    assert local.law(PROMPT, 2, 1e-6, 3) == pytest.approx(expected, abs=1e-6)
+    assert local.distribution(PROMPT, 2, 1e-6, 3) == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_law_of_all_tokens_leaves_out_what_is_rare(local: LocalModel) -> None:
-    law = local.law(PROMPT, 1, 0.01, 0)
-    whole = local.law(PROMPT, 1, 1e-9, 0)
-    assert law == {text: share for text, share in whole.items() if share >= 0.01}
-    assert 0 < sum(law.values()) < sum(whole.values()) < 1
-    assert math.isclose(max(law.values()), max(whole.values()))
+def test_the_distribution_of_all_tokens_leaves_out_what_is_rare(local: LocalModel) -> None:
+    distribution = local.distribution(PROMPT, 1, 0.01, 0)
+    whole = local.distribution(PROMPT, 1, 1e-9, 0)
+    assert distribution == {text: share for text, share in whole.items() if share >= 0.01}
+    assert 0 < sum(distribution.values()) < sum(whole.values()) < 1
+    assert math.isclose(max(distribution.values()), max(whole.values()))

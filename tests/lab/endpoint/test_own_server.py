@@ -22,11 +22,11 @@ PROMPTS = (
     Prompt("other", "hello hello hello he"),
     Prompt("chat", "abc abc", chat=True),
 )
-LAW = Prompt("samples", "abcabcabcabcab")
+SAMPLED = Prompt("samples", "abcabcabcabcab")
 
 
 def checked(engine: Engine, samples: int = 0, local: LocalModel | None = None) -> Report:
-    chosen = settings(samples, 1e-4, law_prompt=LAW, same_seed=True)
+    chosen = settings(samples, 1e-4, sampled_prompt=SAMPLED, same_seed=True)
     with running(engine) as server:
         return run(wanted(server.url, chosen, prompts=PROMPTS), local)
 
@@ -64,7 +64,7 @@ def test_a_local_model_is_the_reference(checkpoint: str) -> None:
     assert "against the model's probabilities" in lines(report)
     other = LocalModel(replace(models.load(checkpoint), model=tiny_llama(seed=1)))
     wrong = checked(tiny_engine("goose:budget=12", max_batch=8), 200, other)
-    assert {"greedy", "law", "logprobs"} <= outcomes(wrong)["failed"]
+    assert {"greedy", "distribution", "logprobs"} <= outcomes(wrong)["failed"]
 
 
 def test_a_verifier_that_slips_is_found_in_greedy_texts() -> None:
@@ -79,8 +79,8 @@ def test_a_verifier_that_is_eager_is_found_in_samples(checkpoint: str) -> None:
     broken = replace(method(f"talon:draft={checkpoint}"), verifier=Eager())
     engine = Engine(tiny_llama(context=2048), broken, tiny_tokenizer(), max_batch=8)
     report = checked(engine, samples=300)
-    law = next(each for each in report.results if each.check == "law")
-    assert law.outcome == "failed", lines(report)
+    distribution = next(each for each in report.results if each.check == "distribution")
+    assert distribution.outcome == "failed", lines(report)
 
 
 @pytest.mark.slow
@@ -88,6 +88,8 @@ def test_the_embedded_model(tmp_path: Path) -> None:
     loaded = models.load("embedded")
     engine = Engine(loaded.model, "auto", loaded.tokenizer, max_batch=8)
     with running(engine, eos=loaded.eos) as server:
-        chosen = settings(300, 1e-4, law_prompt=Prompt("samples", "The cat saw the dog, and the"))
+        chosen = settings(
+            300, 1e-4, sampled_prompt=Prompt("samples", "The cat saw the dog, and the")
+        )
         report = run(wanted(server.url, chosen, prompts=PROMPTS))
     assert not {"failed", "undecided"} & set(outcomes(report)), lines(report)

@@ -63,7 +63,7 @@ def test_right_pairs_are_lossless(policy: Policy, verifier: Verifier) -> None:
     assert check.difference <= EXACT
     assert 0 < check.rounded < 1e-6
     assert check.accepted > 0.3
-    assert check.laws >= 9
+    assert check.steps >= 9
     assert "off by" in str(check)
 
 
@@ -175,7 +175,7 @@ def test_broken_promises_are_failures(policy: Policy, verifier: Verifier, compla
     check = check_exact("it", policy, verifier)
     assert not check.passed
     assert complaint in check.complaint
-    assert str(check) == f"exact law: {check.complaint}"
+    assert str(check) == f"exact probabilities: {check.complaint}"
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def test_second_steps_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     more = check_exact("it", Counting((1,)), Rejection())
     assert more.passed
     # Whatever happens, it has learnt the same.
-    assert more.laws == once.laws + exact.BASIC == 2 * exact.BASIC + exact.ROUNDED_SCENES
+    assert more.steps == once.steps + exact.BASIC == 2 * exact.BASIC + exact.ROUNDED_SCENES
 
 
 def test_a_sampled_token_is_accepted_as_often_as_can_be() -> None:

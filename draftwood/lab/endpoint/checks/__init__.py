@@ -3,9 +3,9 @@
 from draftwood.lab.endpoint.checks import (
     bias,
     choices,
+    distribution,
     ends,
     greedy,
-    law,
     logprobs,
     penalties,
     seeds,
@@ -21,5 +21,5 @@ CHECKS = (
     ends.CHECK,
     choices.CHECK,
     seeds.CHECK,
-    law.CHECK,
+    distribution.CHECK,
 )

@@ -52,7 +52,7 @@ def _greedy(run: Comparison, side: Server) -> Result:
 
 
 def _sampled(run: Comparison, side: Server) -> Result:
-    prompt = run.settings.law_prompt
+    prompt = run.settings.sampled_prompt
     fields: dict[str, Any] = {"n": SAMPLED, "temperature": 1.0}
     answer = side.ask(prompt, SAMPLED_TOKENS, **fields)
     request = asked(side, prompt, SAMPLED_TOKENS, **fields)

@@ -89,12 +89,12 @@ def _sampled(run: Comparison) -> Result:
     ]
     beside = list(same_lists(sides[1], sides[0]))
     tops = run.endpoint.abilities.tops
-    request = run.requests(run.settings.law_prompt, SAMPLED_TOKENS, temperature=1.0, tops=tops)
+    request = run.requests(run.settings.sampled_prompt, SAMPLED_TOKENS, temperature=1.0, tops=tops)
     return _compared("sampled", faults, others, pairs, beside, run, request)
 
 
 def _samples(run: Comparison, side: Side) -> list[Choice]:
-    prompt, tops = run.settings.law_prompt, run.tops(side)
+    prompt, tops = run.settings.sampled_prompt, run.tops(side)
     # A server draws a seed for each request, and some take none.
     fields: list[dict[str, Any]] = [
         {"temperature": 1.0} if isinstance(side, Server) else {"temperature": 1.0, "seed": seed}

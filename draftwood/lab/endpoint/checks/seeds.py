@@ -33,7 +33,7 @@ def _run(run: Comparison) -> Iterator[Result]:
 def _texts(run: Comparison, side: Side) -> list[str]:
     seeds = range(run.settings.seed, run.settings.seed + SEEDS)
     return [
-        side.ask(run.settings.law_prompt, TOKENS, temperature=1.0, seed=seed).first.text
+        side.ask(run.settings.sampled_prompt, TOKENS, temperature=1.0, seed=seed).first.text
         for seed in seeds
     ]
 
@@ -43,7 +43,7 @@ def _repeated(run: Comparison, side: Server, texts: dict[int, list[str]]) -> Res
     texts[id(side)] = first
     same = sum(a == b for a, b in zip(first, second, strict=True))
     fields: dict[str, Any] = {"temperature": 1.0, "seed": run.settings.seed}
-    request = asked(side, run.settings.law_prompt, TOKENS, **fields)
+    request = asked(side, run.settings.sampled_prompt, TOKENS, **fields)
     figures = {"seeds": float(SEEDS), "same": float(same)}
     if same == SEEDS and len(set(first)) == 1:
         text = f"{SEEDS} seeds give one text at temperature 1"

@@ -1,4 +1,4 @@
-"""The law of short continuations, from log probabilities that a server reports.
+"""The distribution of short continuations, from log probabilities that a server reports.
 
 The samples of a server visit prefixes, and report the likeliest tokens after each. Where a request
 keeps the ``k`` likeliest tokens, these are all tokens that can follow, with their exact
@@ -19,7 +19,7 @@ _SPECIAL = "<["
 counts among all others, as does one with a token that is no whole character."""
 
 
-def law_of(samples: Sequence[Choice], length: int, top_k: int) -> dict[str, float]:
+def distribution_of(samples: Sequence[Choice], length: int, top_k: int) -> dict[str, float]:
     """Probabilities of the texts of continuations whose every prefix was sampled.
 
     Args:
@@ -37,11 +37,11 @@ def law_of(samples: Sequence[Choice], length: int, top_k: int) -> dict[str, floa
             continue  # tokens are spelled otherwise than they show in a text
         for number, token in enumerate(choice.tokens[:length]):
             after.setdefault(texts[:number], {}).update(_probabilities(token, top_k))
-    law: dict[str, float] = {}
+    distribution: dict[str, float] = {}
     for path, probability in _continuations(after, length):
         text = "".join(path)
-        law[text] = law.get(text, 0.0) + probability
-    return law
+        distribution[text] = distribution.get(text, 0.0) + probability
+    return distribution
 
 
 def _probabilities(token: Token, top_k: int) -> Mapping[str, float]:

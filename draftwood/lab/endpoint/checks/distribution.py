@@ -1,4 +1,4 @@
-"""Samples of short continuations have the reference's law.
+"""Samples of short continuations have the reference's distribution.
 
 Many continuations of a few tokens are sampled at temperature 1, from the few likeliest tokens if
 the server knows ``top_k``, and their texts are counted. With a local model they are tested against
@@ -21,19 +21,19 @@ from draftwood.lab.endpoint.comparison import Comparison
 from draftwood.lab.endpoint.counting import (
     LEAST_P,
     Key,
-    against_law,
+    against_distribution,
     chance_of_one,
     completed,
     key_of,
     power,
     two_samples,
 )
-from draftwood.lab.endpoint.law import law_of
+from draftwood.lab.endpoint.distribution import distribution_of
 from draftwood.lab.endpoint.result import Outcome, Result
 from draftwood.lab.endpoint.server import Server
 from draftwood.lab.lossless.chi_square import ChiSquare
 
-NAME = "law"
+NAME = "distribution"
 LENGTH = 3
 """Tokens of a counted continuation: the first is the prefill's, drafts decide the others."""
 
@@ -50,10 +50,10 @@ def _cost(size: Size) -> Cost:
 
 def _run(run: Comparison) -> Iterator[Result]:
     if run.settings.samples:
-        yield attempted(NAME, "", lambda: _law(run))
+        yield attempted(NAME, "", lambda: _distribution(run))
 
 
-def _law(run: Comparison) -> Result:
+def _distribution(run: Comparison) -> Result:
     top_k = _top_k(run)
     samples = _samples(run, run.endpoint, top_k, 0, None)
     counts = Counter(map(_key, samples))
@@ -75,7 +75,7 @@ def _law(run: Comparison) -> Result:
         f"freedom, p = {found.p_value:.2g} (fails below {LEAST_P:g}); {test.words}"
     )
     passed = found.p_value >= LEAST_P
-    requests = () if passed else run.requests(run.settings.law_prompt, LENGTH, **_fields(top_k))
+    requests = () if passed else run.requests(run.settings.sampled_prompt, LENGTH, **_fields(top_k))
     outcome: Outcome = "passed" if passed else "failed"
     return Result(NAME, "", outcome, words, figures=figures, requests=requests)
 
@@ -98,29 +98,29 @@ def _against(run: Comparison, counts: Counter[Key], top_k: int) -> _Test:
     """
     if not isinstance(run.reference, Server):
         least = 1e-6 if top_k else 1 / run.settings.samples
-        law = run.reference.law(run.settings.law_prompt, LENGTH, least, top_k)
-        return _known(counts, completed(law), "the model's probabilities")
+        distribution = run.reference.distribution(run.settings.sampled_prompt, LENGTH, least, top_k)
+        return _known(counts, completed(distribution), "the model's probabilities")
     tops = run.tops(run.reference)
     enough = tops is not None and tops >= top_k
     tops = min(tops or 0, top_k + 1 if top_k else _TOPS) if enough else None
     plain = _samples(run, run.reference, top_k, run.settings.samples, tops)
     half = len(plain) // 2
-    law = law_of(plain, LENGTH, top_k)
-    if sum(law.values()) >= _KNOWN and _follows(plain[:half], plain[half:], top_k):
-        return _known(counts, completed(law), "the reference's probabilities")
+    distribution = distribution_of(plain, LENGTH, top_k)
+    if sum(distribution.values()) >= _KNOWN and _follows(plain[:half], plain[half:], top_k):
+        return _known(counts, completed(distribution), "the reference's probabilities")
     others = Counter(map(_key, plain))
     found = two_samples(counts, others)
     strength = power(found.degrees, (sum(counts.values()), sum(others.values())))
     return _Test(found, "as many of the reference", strength.distance, str(strength))
 
 
-def _known(counts: Counter[Key], law: dict[Key, float], against: str) -> _Test:
-    share = 1 - law[None]
-    words = f"{against} of {len(law) - 1} texts ({share:.2f} of all)"
+def _known(counts: Counter[Key], distribution: dict[Key, float], against: str) -> _Test:
+    share = 1 - distribution[None]
+    words = f"{against} of {len(distribution) - 1} texts ({share:.2f} of all)"
     try:
-        found = against_law(counts, law)
+        found = against_distribution(counts, distribution)
     except DraftwoodError:
-        chance = chance_of_one(counts, law)
+        chance = chance_of_one(counts, distribution)
         if chance >= LEAST_P:
             raise
         return _Test(ChiSquare(math.inf, 1, chance), words, 1.0, "all samples are one text")
@@ -131,7 +131,9 @@ def _known(counts: Counter[Key], law: dict[Key, float], against: str) -> _Test:
 def _follows(first: Sequence[Choice], second: Sequence[Choice], top_k: int) -> bool:
     """Whether the probabilities of some samples are those that the others were sampled by."""
     try:
-        test = against_law(Counter(map(_key, second)), completed(law_of(first, LENGTH, top_k)))
+        test = against_distribution(
+            Counter(map(_key, second)), completed(distribution_of(first, LENGTH, top_k))
+        )
     except DraftwoodError:
         return False
     return test.p_value >= LEAST_P
@@ -156,7 +158,7 @@ def _samples(
     run: Comparison, side: Server, top_k: int, first: int, tops: int | None
 ) -> list[Choice]:
     """Samples of a server, each with a seed of its own if it takes seeds."""
-    prompt = run.settings.law_prompt
+    prompt = run.settings.sampled_prompt
     seeds = range(run.settings.seed + first, run.settings.seed + first + run.settings.samples)
 
     def ask(**seed: int) -> Choice:

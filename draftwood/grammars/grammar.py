@@ -156,4 +156,8 @@ class Grammar:
                 cls.json_schema(schema)
             except DraftwoodError as error:
                 raise DraftwoodError(f"the arguments of {name}: {error}") from error
-        return cls("tool_calls", calls.json())
+        try:
+            text = calls.json()
+        except RecursionError as error:
+            raise DraftwoodError("a schema of the arguments is nested too deeply") from error
+        return cls("tool_calls", text)

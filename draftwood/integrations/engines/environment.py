@@ -12,6 +12,7 @@ from draftwood.costs.curve import StepCosts
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines.encoding import files_of
 from draftwood.methods.recipe import Method, settings_of
+from draftwood.protocols import settings
 
 METHOD = "DRAFTWOOD_METHOD"
 """Variable with a method's spelling, such as ``auto:also=memory``."""
@@ -42,7 +43,10 @@ def method_of(
     try:
         fixed = {"verifier": "walk", "budget": str(budget)}
         if chain and name == "auto":
-            fixed |= {"shape": "chain", "adjacency.harvest": "accepted"}
+            fixed["shape"] = "chain"
+            table = methods.spelt(text, {}).drafters.get("adjacency")
+            if table is not None and any(each.name == "harvest" for each in settings(type(table))):
+                fixed["adjacency.harvest"] = "accepted"
         there = settings_of(methods.recipe(name))
         own = {key: each for key, each in fixed.items() if key in there}
         try:

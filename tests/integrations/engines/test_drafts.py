@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from draftwood.drafters.adjacency.drafter import AdjacencyTables
 from draftwood.drafters.context import ContextIndex
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines import EngineDrafts
@@ -177,6 +178,49 @@ def test_a_failure_is_logged_once_and_the_others_go_on(
     lengths = [len(text) for text in engine.texts.values()]
     assert lengths[1] == len(PROMPTS["r1"]) + 1 + 50, "one token a step"
     assert min(lengths[0], lengths[2]) > lengths[1] + 10
+
+
+def test_a_failure_of_a_source_that_ranks_is_of_its_request_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[list[int]] = []
+
+    class Broken(AdjacencyTables):
+        def expand(self, slots, queries):  # type: ignore[no-untyped-def]
+            asked.append([*slots])
+            if 1 in slots:
+                raise ZeroDivisionError
+            return super().expand(slots, queries)
+
+        def descend(self, slots, queries):  # type: ignore[no-untyped-def]
+            return [None] * len(slots)
+
+    monkeypatch.setattr("draftwood.drafters.adjacency.drafter.AdjacencyTables", Broken)
+    engine = SmallEngine(drafts("tr:budget=7"), follows(3))
+    for request, prompt in list(PROMPTS.items())[:3]:
+        engine.add(request, prompt)
+    with caplog.at_level(logging.ERROR, "draftwood"):
+        for _ in range(50):
+            engine.step()
+    assert len(caplog.records) == 1
+    lengths = [len(text) for text in engine.texts.values()]
+    assert lengths[1] == len(PROMPTS["r1"]) + 1 + 50, "one token a step"
+    assert min(lengths[0], lengths[2]) > lengths[1] + 10
+    assert sum(1 in slots for slots in asked) == 2, "with the others, and alone"
+
+
+def test_a_request_whose_text_could_not_be_taken_is_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = drafts()
+    found.begin("r", [])
+    begun: list[object] = []
+    monkeypatch.setattr(found, "_begin", lambda *given: begun.append(given))
+    found.begin("r", [1, 2, 3])
+    assert not begun
+    found.end("r")
+    found.begin("r", [1, 2, 3])
+    assert len(begun) == 1, "another request has its id"
 
 
 def test_a_request_whose_text_cannot_be_taken_is_forgotten(

@@ -12,12 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.namespaces import Namespaces
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines import sglang
 from draftwood.integrations.engines.environment import METHOD
+from draftwood.integrations.engines.sglang import batch
 from draftwood.integrations.engines.sglang.batch import BatchDrafts, batch_drafts_of
 from draftwood.tree import Draw, TokenTree, TreeBuilder, tree_of
 from tests.integrations.engines.small_engine import VOCAB, Letters, follows, plain
@@ -350,3 +352,11 @@ def test_another_version_of_sglang_is_refused_by_a_sentence(
     with caplog.at_level(logging.ERROR, "draftwood"):
         sglang.register()
     assert "is for sglang 0.5.23, and this is 0.6.0" in caplog.text
+
+
+def test_the_likeliest_tokens_of_many_rows() -> None:
+    logits = torch.randn(150, VOCAB, generator=torch.Generator().manual_seed(0))
+    tokens, chances = batch._top(logits, 3).read()
+    expected = logits.softmax(-1).topk(3, dim=-1)
+    assert tokens.tolist() == expected.indices.tolist()
+    assert chances == pytest.approx(expected.values.numpy(), rel=1e-5)

@@ -122,6 +122,42 @@ def test_a_text_that_is_not_seen_for_long_is_forgotten() -> None:
     assert len(ids) == 1
 
 
+def test_a_text_that_went_on_in_steps_that_were_left_out_is_recognised() -> None:
+    ids, text = TextIds(), np.arange(300, dtype=np.int32)
+    other = text[::-1].copy()
+    first, second = ids.recognised([text[:100], other[:50]], [1, 1])
+    # The other one took part in the last step alone, whatever the engine says was added then.
+    found = ids.recognised([text[:110], other[:51]], [2, 1])
+    assert found == [Text(first.id, 100), Text(second.id, 50)]
+    assert ids.recognised([text[:112]], [2]) == [Text(first.id, 110)]
+    # A running request goes on with its own text, though this one could be a part of another.
+    branch = np.concatenate([text[:112], other[:9]])
+    assert [each.known for each in ids.recognised([branch, text[:113]], [1, 1])] == [0, 112]
+    # Far more tokens are a new request's.
+    assert [each.known for each in ids.recognised([text[:250]], [1])] == [0]
+
+
+def test_steps_that_the_engine_leaves_out_cost_no_drafts() -> None:
+    model = follows(3)
+    runner = Runner(Proposer(configured()), model)
+    runner.add([40, 41, 42, 43])
+    for _ in range(20):
+        runner.step()
+    ids = runner.proposer.drafts
+    [number] = ids._requests
+    before = ids.acceptance.steps
+    for _ in range(5):  # without drafts, and without asking for any
+        runner.rows[0].append(model(runner.rows[0]))
+    runner.drafts = [[]]
+    runner.step()
+    assert [*ids._requests] == [number], "it was not read anew"
+    assert runner.drafts[0]
+    assert ids.acceptance.steps == before + 1
+    for _ in range(20):
+        runner.step()
+    assert runner.rows[0][4:] == plain(model, runner.rows[0][:4], len(runner.rows[0]) - 4)
+
+
 def test_texts_with_one_end_are_told_apart() -> None:
     ids, end = TextIds(), np.arange(100, 140, dtype=np.int32)
     texts = [np.array([first, *end], dtype=np.int32) for first in (1, 2, 1)]
@@ -202,6 +238,12 @@ def test_the_environment_names_method_and_costs(
     monkeypatch.setenv(METHOD, "pld:context.max_tokens=2")
     [draft] = Proposer(configured()).propose([[5]], np.array([40]), text)
     assert draft[:2] == [1, 2]
+
+
+@pytest.mark.parametrize("text", ["auto:table=", "auto:adjacency=context:context.lengths=2"])
+def test_auto_without_its_table(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(METHOD, text)
+    assert Proposer(configured()).drafts.needs.top_k == 0
 
 
 def with_tokenizer(monkeypatch: pytest.MonkeyPatch, tokenizer: object) -> None:

@@ -25,6 +25,9 @@ DEFAULT_METHOD = "auto:also=memory"
 _MANY = 1 << 30
 """New tokens of a request without a limit."""
 
+_ROWS_AT_ONCE = 64
+"""Rows of logits that are copied to float32 at once."""
+
 _LOGGED = 1000
 """Steps after which the acceptance is logged."""
 
@@ -250,7 +253,9 @@ def _top(logits: Any, width: int) -> _Verified:
 
     with torch.inference_mode():
         values, tokens = logits.topk(width, dim=-1)
-        chances = (values.float() - logits.float().logsumexp(-1, keepdim=True)).exp()
+        # Float32 copies of all rows would take memory that SGLang has not set aside.
+        sums = [rows.float().logsumexp(-1, keepdim=True) for rows in logits.split(_ROWS_AT_ONCE)]
+        chances = (values.float() - torch.cat(sums)).exp()
         if not logits.is_cuda:
             return _Verified(tokens.cpu(), chances.cpu(), None)
         there = [

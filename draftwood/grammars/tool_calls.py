@@ -22,8 +22,7 @@ class ToolCalls:
         closing: literal text behind it.
         mode: how many calls a text has. Beside calls that it must have it has no other text but
             the reasoning.
-        reasoning: literal texts around a model's reasoning, which may come before calls that a text
-            must have.
+        reasoning: literal texts around a model's reasoning, which may come before the calls.
         reasons: the prompt has begun the reasoning, so that the text ends it.
     """
 
@@ -52,11 +51,10 @@ class ToolCalls:
         Args:
             special: ids of tokens that no regular expression matches, by their text.
         """
-        marks = sorted(number for text, number in special.items() if text != self.opening)
         rules = [
             f"start: {self._start(special)}",
             r"plain: /(.|\n)*/",
-            f"text: plain (<[{','.join(map(str, marks))}]> plain)*" if marks else "text: plain",
+            _with_marks("text", special, self.opening),
             r"space: /[ \n]{0,2}/",
             f"call: {' | '.join(f'call_{i}' for i, _ in enumerate(self.functions))}",
             f"rest: space call space {_literal(self.closing, special)}",
@@ -64,24 +62,40 @@ class ToolCalls:
         for place, (name, schema) in enumerate(self.functions.items()):
             begin = f'{{"name": {json.dumps(name)}, "arguments": '
             rules.append(f'call_{place}: {json.dumps(begin)} %json {json.dumps(schema)} "}}"')
-        if self.mode in ("any", "at most one"):
+        may = self.mode in ("any", "at most one")
+        if may:
             rules.append(_up_to("before", "text", self.opening, special))
-        elif self.reasoning is not None:
-            rules.append(_up_to("thought", "plain", self.reasoning[1], special))
+        if self.reasoning is not None:
+            closing = self.reasoning[1]
+            # Where there must be calls, no mark may end the text before them.
+            inner = _with_marks("inner", special, closing) if may else "inner: plain"
+            rules += [inner, _up_to("thought", "inner", closing, special)]
         return "\n".join(rules)
 
     def _start(self, special: Mapping[str, int]) -> str:
-        if self.mode == "any":
-            return "(before rest)* text"
-        if self.mode == "at most one":
-            return "before rest space | text"
-        calls = f"(space {_literal(self.opening, special)} rest)"
-        calls += "+" if self.mode == "some" else ""
+        thought, call = self._thought(special), f"(space {_literal(self.opening, special)} rest)"
+        if self.mode in ("some", "one"):
+            return f"{thought} {call}{'+' if self.mode == 'some' else ''}"
+        forms = ["(before rest)* text"] if self.mode == "any" else ["before rest space", "text"]
+        # A thought may speak of calls without making one, if it has begun, or begins with a token:
+        # tags that are text cannot be told from other text.
+        if self.reasoning is not None and (self.reasons or self.reasoning[0] in special):
+            forms = [*(f"{thought} {form}" for form in forms), "text"]
+        return " | ".join(forms)
+
+    def _thought(self, special: Mapping[str, int]) -> str:
+        """The reasoning before calls, if there may be any."""
         if self.reasoning is None:
-            return calls
+            return ""
         if self.reasons:
-            return f"thought {calls}"
-        return f"({_literal(self.reasoning[0], special)} thought)? {calls}"
+            return "thought"
+        return f"({_literal(self.reasoning[0], special)} thought)?"
+
+
+def _with_marks(name: str, special: Mapping[str, int], but: str) -> str:
+    """A rule of any text with special tokens, one of them excepted."""
+    marks = sorted(number for text, number in special.items() if text != but)
+    return f"{name}: plain (<[{','.join(map(str, marks))}]> plain)*" if marks else f"{name}: plain"
 
 
 def _up_to(name: str, text: str, end: str, special: Mapping[str, int]) -> str:

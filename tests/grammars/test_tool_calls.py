@@ -115,6 +115,23 @@ def test_reasoning_may_come_before_calls_that_must_be(tokenizer: PreTrainedToken
     assert not whole(begun, tokenizer, CALL)
 
 
+@pytest.mark.parametrize("mode", ["any", "at most one"])
+def test_a_thought_may_speak_of_calls(tokenizer: PreTrainedTokenizerBase, mode: Mode) -> None:
+    thought = "I return it within <tool_call> and </tool_call>.\n</think>\n\n"
+    begun = replace(THINKS, mode=mode, reasons=True)
+    for answer in ("I add.", CALL, f"I add. {CALL}"):
+        assert whole(begun, tokenizer, thought + answer)
+    assert whole(begun, tokenizer, "It was cut off")
+    assert not whole(begun, tokenizer, thought + WRONG[0])
+    fresh = replace(THINKS, mode=mode)
+    assert whole(fresh, tokenizer, CALL)
+    assert not whole(fresh, tokenizer, WRONG[0])
+    assert not whole(fresh, tokenizer, f"<think>\nI add.\n</think>\n{WRONG[0]}")
+    if tokenizer is not TOKENIZERS["text"]:
+        assert whole(fresh, tokenizer, f"<think>\n{thought}{CALL}")
+        assert not whole(fresh, tokenizer, f"<think>\n{thought}{WRONG[0]}")
+
+
 def test_a_constraint_that_was_moved_about_is_as_a_fresh_one(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:

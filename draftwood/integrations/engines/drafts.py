@@ -102,6 +102,7 @@ class EngineDrafts:
     Attributes:
         needs: what the sources read of the target's rows.
         acceptance: of all steps so far.
+        failures: of drafting, since all was forgotten.
 
     Raises:
         DraftwoodError: a drafter has a model or needs more of the target than its likeliest tokens,
@@ -134,6 +135,7 @@ class EngineDrafts:
         self._step = _Step()
         self._said: set[str] = set()
         self.acceptance = Acceptance()
+        self.failures = 0
         self.needs = method.policy.needs
         for drafter in self._drafters.values():
             self.needs |= drafter.needs
@@ -262,7 +264,7 @@ class EngineDrafts:
             self._forget(request)
         self._free.clear()
         self._lost.clear()
-        self._step, self._drafters = _Step(), {}
+        self._step, self._drafters, self.failures = _Step(), {}, 0
         try:
             self._drafters = self._built()
         except Exception as error:  # noqa: BLE001 - likewise: without sources nothing is drafted
@@ -358,7 +360,8 @@ class EngineDrafts:
             self._lost.add(request)
 
     def report(self, error: Exception) -> None:
-        """Log a failure of drafting, once for each kind."""
+        """Count a failure of drafting, and log it, once for each kind."""
+        self.failures += 1
         kind = f"{type(error).__name__}: {error}"
         if kind not in self._said and len(self._said) < _MOST_SAID:
             self._said.add(kind)

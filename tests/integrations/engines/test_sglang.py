@@ -6,6 +6,7 @@ The registry and the worker themselves run with SGLang only (``make test-sglang`
 from __future__ import annotations
 
 import logging
+import multiprocessing
 from array import array
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import distributed
 
 from draftwood.drafters.memory.drafter import MemoryDrafter
 from draftwood.drafters.memory.namespaces import Namespaces
@@ -352,6 +354,64 @@ def test_another_version_of_sglang_is_refused_by_a_sentence(
     with caplog.at_level(logging.ERROR, "draftwood"):
         sglang.register()
     assert "is for sglang 0.5.23, and this is 0.6.0" in caplog.text
+
+
+def test_all_ranks_begin_anew_where_drafting_has_failed_on_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    drafts = batch_drafts_of(worker())
+    told: list[int] = []
+
+    def same(failures: int) -> bool:
+        told.append(failures)
+        return len(told) != 20  # another rank has failed
+
+    drafts._same = same
+    model = follows(3)
+    scheduler = Scheduler(forward_with(drafts), model, overlap=False)
+    req = scheduler.add("r", [1, 2, 3, 4] * 5)
+    with caplog.at_level(logging.ERROR, "draftwood"):
+        for step in range(40):
+            scheduler.step()
+            assert len(drafts.drafts) == (step != 19)
+    assert [record.message for record in caplog.records] == [
+        "drafting has failed on one rank, and begins anew on all of them"
+    ]
+    assert told == [0] * 40
+    assert [*req.output_ids] == plain(model, [1, 2, 3, 4] * 5, len(req.output_ids))
+    # It drafts before and behind that step, and not in it.
+    trees = [len(set(tree)) > 1 for tree in scheduler.drafted]
+    assert any(trees[:19])
+    assert not trees[19]
+    assert any(trees[20:])
+    monkeypatch.setattr(batch, "_top", lambda *_: 1 / 0)
+    scheduler.step()
+    scheduler.step()
+    assert told[-1] >= 1, "what has failed here is told"
+
+
+def agreeing(rank: int, store: str, numbers: list[int], found: Any) -> None:
+    """A rank that tells some numbers."""
+    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    ranks = SimpleNamespace(world_size=2, cpu_group=distributed.group.WORLD)
+    same = batch.same_on(ranks)
+    found.put((rank, [same(number) for number in numbers]))
+    distributed.destroy_process_group()
+
+
+def test_ranks_tell_each_other_how_often_drafting_has_failed(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    found = context.Queue()
+    ranks = [
+        context.Process(target=agreeing, args=(rank, str(tmp_path / "store"), numbers, found))
+        for rank, numbers in enumerate(([0, 1, 2, 5], [0, 0, 2, 7]))
+    ]
+    for process in ranks:
+        process.start()
+    told = dict(found.get(timeout=120) for _ in ranks)
+    for process in ranks:
+        process.join(60)
+    assert told == {0: [True, False, True, False], 1: [True, False, True, False]}
 
 
 def test_the_likeliest_tokens_of_many_rows() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,12 +63,21 @@ class BatchDrafts:
         drafts: of the requests.
         nodes: of a tree, the root included (``--speculative-num-draft-tokens``).
         overlap: results are processed one step late (SGLang's overlap schedule).
+        same: whether a number is the same on all ranks.
     """
 
-    def __init__(self, drafts: EngineDrafts, nodes: int, *, overlap: bool) -> None:
+    def __init__(
+        self,
+        drafts: EngineDrafts,
+        nodes: int,
+        *,
+        overlap: bool,
+        same: Callable[[int], bool] = lambda _: True,
+    ) -> None:
         self.drafts = drafts
         self._nodes = nodes
         self._overlap = overlap
+        self._same = same
         self._last: list[Any] = []  # requests of the step before, in its order
         self._trees: list[TokenTree] = []
         self._verified: _Verified | None = None
@@ -88,6 +97,11 @@ class BatchDrafts:
             found = self.drafts.draft([req.rid for req in batch.reqs], _left(batch.reqs, added))
         except Exception as error:  # noqa: BLE001 - the engine goes on
             self.drafts.report(error)
+            found = [None] * len(roots)
+        if not self._same(self.drafts.failures):
+            # What failed on one rank alone leaves it with other sources than the others have.
+            logger.error("drafting has failed on one rank, and begins anew on all of them")
+            self.clear()
             found = [None] * len(roots)
         self._last = [*batch.reqs]
         every = [
@@ -230,7 +244,26 @@ def batch_drafts_of(worker: Any) -> BatchDrafts:
         encode=encoding(tokenizer),
         vocabulary=vocabulary_of(method, tokenizer),
     )
-    return BatchDrafts(drafts, nodes, overlap=bool(worker.enable_overlap))
+    same = same_on(worker.target_worker.get_tp_group())
+    return BatchDrafts(drafts, nodes, overlap=bool(worker.enable_overlap), same=same)
+
+
+def same_on(ranks: Any) -> Callable[[int], bool]:
+    """Tells whether a number is the same on all ranks, which all have to ask.
+
+    Args:
+        ranks: SGLang's ``GroupCoordinator``.
+    """
+    if ranks.world_size == 1:
+        return lambda _: True
+    from torch import distributed, tensor
+
+    def same(number: int) -> bool:
+        most = tensor([number, -number])
+        distributed.all_reduce(most, distributed.ReduceOp.MAX, ranks.cpu_group)
+        return int(most[0]) == -int(most[1])
+
+    return same
 
 
 def _newest(req: Any, added: Sequence[int]) -> int:

@@ -51,9 +51,7 @@ def worker(
         enable_overlap=overlap,
         model_runner=SimpleNamespace(model_config=config),
         server_args=SimpleNamespace(tp_size=tp),
-        target_worker=SimpleNamespace(
-            tokenizer=tokenizer, get_tp_group=lambda: SimpleNamespace(world_size=1)
-        ),
+        target_worker=SimpleNamespace(tokenizer=tokenizer),
     )
 
 

@@ -74,6 +74,8 @@ def hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[NGRAMWorker]]:
     contents: dict[str, dict[str, object]] = {
         "sglang": {},
         "sglang.srt": {},
+        "sglang.srt.distributed": {},
+        "sglang.srt.distributed.parallel_state": {"get_attn_tp_group": lambda: None},
         "sglang.srt.managers": {},
         "sglang.srt.managers.overlap_utils": {"FutureMap": object},
         "sglang.srt.plugins": {},

@@ -113,12 +113,14 @@ def hook_ngram() -> None:
 
     def make(original: Callable[..., Any], worker: Any, *given: Any, **named: Any) -> None:
         """Make the drafts at once, so that a wrong setting ends the start."""
+        from sglang.srt.distributed.parallel_state import get_attn_tp_group
+
         from draftwood.integrations.engines.sglang.batch import batch_drafts_of
         from draftwood.integrations.engines.sglang.worker import DraftwoodWorker
 
         original(worker, *given, **named)
         if not isinstance(worker, DraftwoodWorker):
-            worker.draftwood = batch_drafts_of(worker)
+            worker.draftwood = batch_drafts_of(worker, get_attn_tp_group())
 
     def prepare(original: Callable[..., Any], worker: Any, batch: Any) -> Any:  # noqa: ARG001
         return worker.draftwood.prepared(batch)

@@ -220,8 +220,12 @@ class BatchDrafts:
         return rows
 
 
-def batch_drafts_of(worker: Any) -> BatchDrafts:
+def batch_drafts_of(worker: Any, ranks: Any = None) -> BatchDrafts:
     """The drafts of a worker of SGLang's.
+
+    Args:
+        worker: of a rank.
+        ranks: SGLang's ``GroupCoordinator`` of those that decode the same requests; None: no other.
 
     Raises:
         DraftwoodError: ``DRAFTWOOD_METHOD`` cannot be used, or several ranks would write one file.
@@ -244,7 +248,7 @@ def batch_drafts_of(worker: Any) -> BatchDrafts:
         encode=encoding(tokenizer),
         vocabulary=vocabulary_of(method, tokenizer),
     )
-    same = same_on(worker.target_worker.get_tp_group())
+    same = same_on(ranks)
     return BatchDrafts(drafts, nodes, overlap=bool(worker.enable_overlap), same=same)
 
 
@@ -252,9 +256,9 @@ def same_on(ranks: Any) -> Callable[[int], bool]:
     """Tells whether a number is the same on all ranks, which all have to ask.
 
     Args:
-        ranks: SGLang's ``GroupCoordinator``.
+        ranks: SGLang's ``GroupCoordinator``; None: there is no other.
     """
-    if ranks.world_size == 1:
+    if ranks is None or ranks.world_size == 1:
         return lambda _: True
     from torch import distributed, tensor
 

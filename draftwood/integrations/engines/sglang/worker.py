@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sglang.srt.distributed.parallel_state import get_attn_tp_group
 from sglang.srt.speculative import ngram_worker
 
 from draftwood.errors import DraftwoodError
@@ -20,7 +21,7 @@ class DraftwoodWorker(ngram_worker.NGRAMWorker):  # type: ignore[misc]
             super().__init__(*given, **named)
         finally:
             ngram_worker.NgramCorpus = corpus
-        self._draftwood = batch_drafts_of(self)
+        self._draftwood = batch_drafts_of(self, get_attn_tp_group())
 
     def clear_cache_pool(self) -> None:
         """Forget all text: SGLang's ``flush_cache``."""

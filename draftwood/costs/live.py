@@ -280,11 +280,10 @@ class _Followed:
         spread = square - n * n / weight
         slope = max(0.0, (product - n * seconds / weight) / spread) if spread > 0.0 else 0.0
         fixed = max(0.0, (seconds - slope * n) / weight)
-        self.now = StepCosts(
+        self.now = replace(
+            self._given,
             target=self._target.curve,
             drafters=self._drafters(),
             fixed=fixed,
             node=slope,
-            sequence=self._given.sequence,
-            prompt=self._given.prompt,
         )

@@ -62,19 +62,23 @@ class ToolCalls:
         for place, (name, schema) in enumerate(self.functions.items()):
             begin = f'{{"name": {json.dumps(name)}, "arguments": '
             rules.append(f'call_{place}: {json.dumps(begin)} %json {json.dumps(schema)} "}}"')
-        may = self.mode in ("any", "at most one")
-        if may:
+        if not self._must:
             rules.append(_up_to("before", "text", self.opening, special))
         if self.reasoning is not None:
             closing = self.reasoning[1]
             # Where there must be calls, no mark may end the text before them.
-            inner = _with_marks("inner", special, closing) if may else "inner: plain"
+            inner = "inner: plain" if self._must else _with_marks("inner", special, closing)
             rules += [inner, _up_to("thought", "inner", closing, special)]
         return "\n".join(rules)
 
+    @property
+    def _must(self) -> bool:
+        """Whether there have to be calls."""
+        return self.mode in ("some", "one")
+
     def _start(self, special: Mapping[str, int]) -> str:
         thought, call = self._thought(special), f"(space {_literal(self.opening, special)} rest)"
-        if self.mode in ("some", "one"):
+        if self._must:
             return f"{thought} {call}{'+' if self.mode == 'some' else ''}"
         forms = ["(before rest)* text"] if self.mode == "any" else ["before rest space", "text"]
         # A thought may speak of calls without making one, if it has begun, or begins with a token:

@@ -89,20 +89,20 @@ class TemplateAnswer:
         parts: makes parts of its events.
         held: the end of the prompt, which the parser gives out with the first text: white space,
             as a delimiter may begin with it.
-        later: makes the parser of what follows the beginning of the answer; None: the same one.
+        later: makes the parser of what follows the beginning of the answer.
     """
 
     def __init__(
         self,
         parser: Any,
         parts: Callable[[list[Any]], list[Part]],
-        held: str = "",
-        later: Callable[[], Any] | None = None,
+        held: str,
+        later: Callable[[], Any],
     ) -> None:
         self._parser: Any | None = parser
         self._parts = parts
         self._held = held
-        self._later = later
+        self._later: Callable[[], Any] | None = later
         self._rest = ""  # text of which no part has been made
 
     def feed(self, piece: str) -> list[Part]:

@@ -57,7 +57,6 @@ class _Request:
         temperature: of its sampling.
         pace: committed tokens a step, moving average.
         drafted: for the step that runs; None: for none.
-        failed: drafting for it has failed, and is not tried again.
     """
 
     slot: int
@@ -67,7 +66,6 @@ class _Request:
     temperature: float
     pace: float = 1.0
     drafted: Drafted | None = None
-    failed: bool = False
 
 
 @dataclass(eq=False)
@@ -131,7 +129,7 @@ class EngineDrafts:
         self._context = context
         self._requests: dict[Hashable, _Request] = {}
         self._free: list[int] = []
-        self._lost: set[Hashable] = set()  # their text could not be taken
+        self._lost: set[Hashable] = set()  # drafting for them has failed
         self._step = _Step()
         self._said: set[str] = set()
         self.acceptance = Acceptance()
@@ -168,7 +166,7 @@ class EngineDrafts:
         namespace: str = "",
         temperature: float = 0.0,
     ) -> None:
-        """Begin a request, or begin it anew; nothing happens if that has failed before.
+        """Begin a request, or begin it anew; nothing happens if drafting for it has failed before.
 
         Args:
             request: the engine's id of it.
@@ -196,7 +194,7 @@ class EngineDrafts:
     def draft(
         self, requests: Sequence[Hashable], left: Sequence[int] | None = None
     ) -> list[TokenTree | None]:
-        """A tree for each request, grown together; None for one that is not known.
+        """A tree for each request, grown together; None for one that is not known, or has failed.
 
         Args:
             requests: the engine's ids, of all that take part in the next step.
@@ -207,30 +205,31 @@ class EngineDrafts:
         live = [
             (request, min(room, self._context - request.tokens))
             for request, room in zip(known, rooms, strict=True)
-            if request is not None and not request.failed
+            if request is not None
         ]
+        drafted: list[Drafted | None]
         try:
             self._settle()
-            drafted = self._draft(live) if live else []
+            drafted = [*self._draft(live)] if live else []
         except Exception as error:  # noqa: BLE001 - the engine goes on
             self.report(error)
-            drafted = [self._alone(*each) for each in live]
+            ids = [each for each, own in zip(requests, known, strict=True) if own is not None]
+            drafted = [self._alone(*each) for each in zip(ids, live, strict=True)]
             self._step = _Step()
         for (request, _), found in zip(live, drafted, strict=True):
             request.drafted = found
-            if found.error is not None:
+            if found is not None and found.error is not None:
                 self.report(found.error)
-        return [None if request is None else _tree(request) for request in known]
+        return [
+            None if request is None or request.drafted is None else request.drafted.tree
+            for request in known
+        ]
 
-    def _alone(self, request: _Request, room: int) -> Drafted:
+    def _alone(self, request: Hashable, live: tuple[_Request, int]) -> Drafted | None:
         """The same for one request, where it has failed for all together."""
-        try:
-            [found] = self._draft([(request, room)])
-        except Exception as error:  # noqa: BLE001 - the others go on
-            self.report(error)
-            request.failed = True
-            return Drafted(TreeBuilder(request.anchor).build("plain"), None)
-        return found
+        found: list[Drafted] = []
+        self._guarded(request, lambda: found.extend(self._draft([live])))
+        return found[0] if found else None
 
     def withdraw(self, request: Hashable) -> None:
         """Take back a request's tree, which the engine does not verify; nobody learns from it."""
@@ -387,12 +386,6 @@ def _check(method: Method) -> None:
             f"method {method.name} samples its drafts, and engines accept drafts that are given: "
             "use auto"
         )
-
-
-def _tree(request: _Request) -> TokenTree | None:
-    if request.failed:
-        return TreeBuilder(request.anchor).build("plain")
-    return None if request.drafted is None else request.drafted.tree
 
 
 def _output(rows: TopRows | None, width: int) -> TargetOutput:

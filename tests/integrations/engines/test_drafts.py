@@ -161,23 +161,28 @@ class Broken(ContextIndex):
         return super().continuations(slots)
 
 
-def test_a_failure_is_logged_once_and_the_others_go_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("draftwood.drafters.context.ContextIndex", Broken)
-    monkeypatch.setattr(Broken, "slots", (1,))
-    engine = SmallEngine(drafts("pld:budget=7"), follows(3))
+def run_where_the_second_fails(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Decode three requests with a method, of which the second gets no drafts."""
+    engine = SmallEngine(drafts(text), follows(3))
     for request, prompt in list(PROMPTS.items())[:3]:
         engine.add(request, prompt)
     with caplog.at_level(logging.ERROR, "draftwood"):
         for _ in range(50):
             engine.step()
-    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [
-        ZeroDivisionError
-    ]
     lengths = [len(text) for text in engine.texts.values()]
     assert lengths[1] == len(PROMPTS["r1"]) + 1 + 50, "one token a step"
     assert min(lengths[0], lengths[2]) > lengths[1] + 10
+
+
+def test_a_failure_is_logged_once_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("draftwood.drafters.context.ContextIndex", Broken)
+    monkeypatch.setattr(Broken, "slots", (1,))
+    run_where_the_second_fails("pld:budget=7", caplog)
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [
+        ZeroDivisionError
+    ]
 
 
 def test_a_failure_of_a_source_that_ranks_is_of_its_request_alone(
@@ -196,16 +201,8 @@ def test_a_failure_of_a_source_that_ranks_is_of_its_request_alone(
             return [None] * len(slots)
 
     monkeypatch.setattr("draftwood.drafters.adjacency.drafter.AdjacencyTables", Broken)
-    engine = SmallEngine(drafts("tr:budget=7"), follows(3))
-    for request, prompt in list(PROMPTS.items())[:3]:
-        engine.add(request, prompt)
-    with caplog.at_level(logging.ERROR, "draftwood"):
-        for _ in range(50):
-            engine.step()
+    run_where_the_second_fails("tr:budget=7", caplog)
     assert len(caplog.records) == 1
-    lengths = [len(text) for text in engine.texts.values()]
-    assert lengths[1] == len(PROMPTS["r1"]) + 1 + 50, "one token a step"
-    assert min(lengths[0], lengths[2]) > lengths[1] + 10
     assert sum(1 in slots for slots in asked) == 2, "with the others, and alone"
 
 

@@ -14,15 +14,21 @@ using Attend = void (*)(const Attention&, int64_t, int64_t, int64_t, int64_t);
 void attention_part(const Attention& a, Attend attend, int64_t most) {
     const int64_t thread = a.openmp->thread(), threads = a.openmp->threads(), group = a.heads / a.kv_heads;
     int64_t all = 0;
-    for (int64_t batch = 0; batch < a.batch; batch++) all += a.heads * a.count(batch) * a.seen(batch);
+    for (int64_t batch = 0; batch < a.batch; batch++) all += a.products(batch, a.heads * a.count(batch));
     const auto [begin, end] = part_of(all, thread, threads);
     int64_t passed = 0;
     for (int64_t batch = 0; batch < a.batch; batch++) {
-        const int64_t each = group * a.count(batch), rows = a.kv_heads * each, seen = a.seen(batch);
+        const int64_t each = group * a.count(batch), rows = a.kv_heads * each, own = a.products(batch, rows);
         // A row is of the thread in whose share its first product is.
         const auto reached = [&](int64_t products) {
-            const int64_t row = (products - passed + seen - 1) / seen;
-            return products <= passed ? 0 : row < rows ? row : rows;
+            if (products <= passed) return int64_t(0);
+            if (products >= passed + own) return rows;
+            int64_t before = 0, found = rows;  // the first row at or behind these products is above `before`
+            while (found - before > 1) {
+                const int64_t middle = (before + found) / 2;
+                (a.products(batch, middle) >= products - passed ? found : before) = middle;
+            }
+            return found;
         };
         const int64_t last = reached(end);
         for (int64_t row = reached(begin); row < last;) {
@@ -32,7 +38,7 @@ void attention_part(const Attention& a, Attend attend, int64_t most) {
             attend(a, batch, kv_head, first, some);
             row += some;
         }
-        passed += rows * seen;
+        passed += own;
     }
 }
 

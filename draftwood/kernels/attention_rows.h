@@ -17,10 +17,11 @@ constexpr int VALUES = REGISTERS == 32 ? 4 : 2;  // vectors of values that are a
 constexpr int64_t SPAN = 128;                    // keys between two looks at the maximum
 constexpr int64_t WIDEST = 512;
 
-// Keys and values of a key head, up to SPAN of them, the number of those from there on, and the mask of the first row.
+// Keys and values of a key head from `start` on, up to SPAN of them, the number of those from there on, and the mask of
+// the first row.
 template <class T> struct Span {
     const T *keys, *values, *mask;
-    int64_t k_row, v_row, mask_row, count, left, width;
+    int64_t k_row, v_row, mask_row, start, count, left, width;
     bool unread = true;  // by any row
 };
 
@@ -37,11 +38,27 @@ struct Attention {
     double scale;
     int64_t narrow;  // bfloat16, else float32
     const int64_t *starts, *lengths;  // first query of each sequence and the end [batch + 1]; keys [batch]; or null
+    const int64_t* in_order;  // [batch]: whether the queries are the last tokens, in order, and have no mask; or null
 
     // First query of a sequence among all, their number, and its keys.
     int64_t first(int64_t sequence) const { return starts ? starts[sequence] : sequence * queries; }
     int64_t count(int64_t sequence) const { return first(sequence + 1) - first(sequence); }
     int64_t seen(int64_t sequence) const { return lengths ? lengths[sequence] : keys; }
+    bool ordered(int64_t sequence) const { return in_order && in_order[sequence]; }
+
+    // Keys that a row of a key head sees: all of them, or those up to its own.
+    int64_t seen_by(int64_t sequence, int64_t row) const {
+        const int64_t own = count(sequence), all = seen(sequence);
+        return ordered(sequence) ? all - own + row % own + 1 : all;
+    }
+
+    // Products of the first rows of a sequence, of all heads, with the keys that they see.
+    int64_t products(int64_t sequence, int64_t rows) const {
+        const int64_t own = count(sequence), all = seen(sequence);
+        if (!ordered(sequence)) return rows * all;
+        const int64_t others = all - own, whole = rows / own, rest = rows % own;
+        return whole * (own * others + own * (own + 1) / 2) + rest * others + rest * (rest + 1) / 2;
+    }
 
     // Row r of a key head is query r % count of the head's query head r / count: where its query is, and where its
     // output belongs.
@@ -55,13 +72,15 @@ struct Attention {
         return static_cast<T*>(out) + ((first(sequence) + row % own) * heads + head) * width;
     }
 
-    // SPAN keys and values of a key head from `start` on, fewer at the end, and the mask of row `first` for them.
-    template <class T> Span<T> span(int64_t sequence, int64_t kv_head, int64_t first, int64_t start) const {
-        const int64_t left = seen(sequence) - start;
+    // SPAN keys and values of a key head from `start` on, fewer before `end`, and the mask of row `first` for them.
+    template <class T> Span<T> span(int64_t sequence, int64_t kv_head, int64_t first, int64_t start,
+                                    int64_t end) const {
+        const int64_t left = end - start;
+        const bool masked = mask && !ordered(sequence);
         return {static_cast<const T*>(k) + sequence * k_batch + kv_head * k_head + start * k_row,
                 static_cast<const T*>(v) + sequence * v_batch + kv_head * v_head + start * v_row,
-                mask ? static_cast<const T*>(mask) + sequence * mask_batch + first * mask_row + start : nullptr,
-                k_row, v_row, mask_row, left < SPAN ? left : SPAN, left, width};
+                masked ? static_cast<const T*>(mask) + sequence * mask_batch + first * mask_row + start : nullptr,
+                k_row, v_row, mask_row, start, left < SPAN ? left : SPAN, left, width};
     }
 };
 
@@ -92,18 +111,20 @@ inline void add_values(const float* weights, const T* values, int64_t stride, in
 }
 
 // What is known of a row after some keys: the highest score, and the sums of weights and of weighted values, with the
-// weight e^(score - highest).
+// weight e^(score - highest). It sees so many keys.
 struct Found {
     float highest, divisor;
+    int64_t seen;
 };
 
-// Scores of a row for `count` keys, up to SPAN in whole vectors, become weights. What is known of the row, and its sums
-// [width] so far, are brought to its new highest score.
+// Scores of a row for the keys of a span, up to SPAN in whole vectors, become weights. What is known of the row, and its
+// sums [width] so far, are brought to its new highest score.
 template <class T>
-inline void weigh(float* score, int64_t count, const T* mask, Found& row, float* sums, int64_t width) {
+inline void weigh(float* score, const Span<T>& span, const T* mask, Found& row, float* sums) {
     typedef Kind<T> K;
-    const int64_t filled = (count + LANES - 1) / LANES * LANES;
-    for (int64_t i = count; i < filled; i++) score[i] = -__builtin_inff();
+    const int64_t count = span.count, width = span.width, filled = (count + LANES - 1) / LANES * LANES;
+    const int64_t hidden = row.seen > span.start ? row.seen - span.start : 0;  // from there on
+    for (int64_t i = hidden < count ? hidden : count; i < filled; i++) score[i] = -__builtin_inff();
     if (mask) {
         int64_t i = 0;
         for (; i + LANES <= count; i += LANES) store(score + i, load<Floats>(score + i) + K::floats(mask + i));
@@ -154,8 +175,7 @@ template <class T, int M> void add_span(const Span<T>& span, const float* querie
     for (; key < count; key++)
         score_keys<T, M, 1>(queries, span.keys + key * span.k_row, span.k_row, width, scores + key);
     for (int m = 0; m < M; m++)
-        weigh(scores + m * SPAN, count, span.mask ? span.mask + m * span.mask_row : nullptr, rows[m], sums + m * width,
-              width);
+        weigh(scores + m * SPAN, span, span.mask ? span.mask + m * span.mask_row : nullptr, rows[m], sums + m * width);
     int64_t i = 0;
     for (; i + VALUES * LANES <= width; i += VALUES * LANES)
         add_values<T, M, VALUES>(scores, span.values + i, span.v_row, count, width, sums + i);
@@ -165,7 +185,8 @@ template <class T, int M> void add_span(const Span<T>& span, const float* querie
 // Rows `first` to `first + rows` of one key head, at most MANY.
 template <class T> void attend(const Attention& a, int64_t sequence, int64_t kv_head, int64_t first, int64_t rows) {
     typedef Kind<T> K;
-    const int64_t width = a.width, seen = a.seen(sequence);
+    const int64_t width = a.width;
+    int64_t seen = 0;  // by any row
     float queries[MANY * WIDEST], sums[MANY * WIDEST];
     Found found[MANY];
     for (int64_t m = 0; m < rows; m++) {
@@ -174,10 +195,11 @@ template <class T> void attend(const Attention& a, int64_t sequence, int64_t kv_
             store(queries + m * width + i, K::floats(query + i) * float(a.scale));
             store(sums + m * width + i, Floats{});
         }
-        found[m] = {-__builtin_inff(), 0.0f};
+        found[m] = {-__builtin_inff(), 0.0f, a.seen_by(sequence, first + m)};
+        seen = found[m].seen > seen ? found[m].seen : seen;
     }
     for (int64_t start = 0; start < seen; start += SPAN) {
-        Span<T> span = a.span<T>(sequence, kv_head, first, start);
+        Span<T> span = a.span<T>(sequence, kv_head, first, start, seen);
         for (int64_t m = 0; m < rows; m += TOGETHER) {
             const float* some = queries + m * width;
             switch (rows - m) {

@@ -55,7 +55,8 @@ inline void begin_rows(TiledRows& t, const Attention& a, int64_t sequence, int64
             transpose(tile);
             for (int64_t pair = 0; pair < PAIRS; pair++) store(to + pair * SIDE, tile[pair]);
         }
-    for (int64_t row = 0; row < rows; row++) t.found[row] = {-__builtin_inff(), 0.0f};
+    for (int64_t row = 0; row < rows; row++)
+        t.found[row] = {-__builtin_inff(), 0.0f, a.seen_by(sequence, first + row)};
 }
 
 // Rearranges what tiles cannot read as it is cached. Meanwhile the span's keys and the next values are fetched.
@@ -129,16 +130,18 @@ inline void add_by_tiles(TiledRows& t, int64_t count, int64_t group) {
 void attend_by_tiles(const Attention& a, int64_t sequence, int64_t kv_head, int64_t first, int64_t rows) {
     static thread_local TiledRows t;
     begin_rows(t, a, sequence, kv_head, first, rows);
-    for (int64_t start = 0; start < a.seen(sequence); start += SPAN) {
-        const Span<bfloat16> span = a.span<bfloat16>(sequence, kv_head, first, start);
+    int64_t seen = 0;  // by any row
+    for (int64_t row = 0; row < rows; row++) seen = t.found[row].seen > seen ? t.found[row].seen : seen;
+    for (int64_t start = 0; start < seen; start += SPAN) {
+        const Span<bfloat16> span = a.span<bfloat16>(sequence, kv_head, first, start, seen);
         begin_span(t, span);
         for (int64_t begin = 0; begin < rows; begin += SIDE) {
             score_by_tiles(t, span, begin / SIDE, float(a.scale));
             for (int64_t row = 0; row < SIDE && begin + row < rows; row++) {
                 const int64_t m = begin + row;
                 float* score = t.scores + row * SPAN;
-                weigh(score, span.count, span.mask ? span.mask + m * span.mask_row : nullptr, t.found[m],
-                      &t.sums[m * t.width], t.width);
+                weigh(score, span, span.mask ? span.mask + m * span.mask_row : nullptr, t.found[m],
+                      &t.sums[m * t.width]);
                 bfloat16* weight = t.weights + row * SPAN;
                 for (int64_t i = 0; i < SPAN; i += DEPTH) {
                     const auto part = [&](int64_t i) { return i < span.count ? load<__m512>(score + i) : __m512{}; };

@@ -34,7 +34,7 @@ class Visibility(Enum):
     """Visibility of keys to the queries of one forward.
 
     * ``OPEN``: every query sees every key (plain decoding of one sequence);
-    * ``CAUSAL``: the queries are the first tokens of their sequences, in order;
+    * ``CAUSAL``: the queries are the last tokens of their sequences, in order;
     * ``TREE``: a float mask ``[b, 1, g*q, kv]``, repeated for the g query heads of a group, or more
       often for layers with larger groups;
     * ``CHUNK``: a float mask ``[b, 1, q, kv]``.
@@ -57,12 +57,14 @@ class Varlen:
         lengths: keys of each sequence, its new tokens included.
         places: int64 ``[n]``, each token's place in ``[b, max(counts)]``, for attention over
             padded queries, with masks of that height; None: over each sequence by itself.
+        in_order: which sequences are ``CAUSAL``, whatever the others are; empty: none.
     """
 
     visibility: Visibility
     counts: Sequence[int]
     lengths: Sequence[int]
     places: torch.Tensor | None = None
+    in_order: Sequence[bool] = ()
 
     @cached_property
     def starts(self) -> list[int]:
@@ -72,7 +74,17 @@ class Varlen:
     @cached_property
     def sequences(self) -> Sequences:
         """For the kernel on a CPU: the same in all layers."""
-        return Sequences(self.starts, self.lengths)
+        return Sequences(self.starts, self.lengths, self._in_order)
+
+    @property
+    def _in_order(self) -> Sequence[bool]:
+        every = self.visibility is Visibility.CAUSAL
+        return [True] * len(self.counts) if every else self.in_order
+
+    def of(self, sequence: int) -> Visibility:
+        """How the queries of one sequence see its keys."""
+        in_order = self.in_order and self.in_order[sequence]
+        return Visibility.CAUSAL if in_order else self.visibility
 
 
 @dataclass
@@ -240,22 +252,24 @@ def fused_attention(
         step: how queries see keys.
     """
     if isinstance(step, Varlen):
-        if step.visibility in (Visibility.TREE, Visibility.OPEN) and step.places is None:
+        if step.visibility is not Visibility.CHUNK and step.places is None:
             shown = mask if step.visibility is Visibility.TREE else None
             found = attend(query, key, value, shown, scaling, step.sequences)
             if found is not None:
                 return found
         return _by_sequence(fused_attention, query, key, value, mask, scaling, step)
     b, heads, q, d = query.shape
-    kv_heads = key.shape[1]
+    kv_heads, kv = key.shape[1:3]
+    causal = step is Visibility.CAUSAL
+    if step is not Visibility.CHUNK:
+        if step is not Visibility.TREE:
+            mask = None
+        found = attend(query, key, value, mask, scaling, in_order=causal)
+        if found is not None:
+            return found
     if step is Visibility.TREE or step is Visibility.OPEN:
         # The g query heads that share a key head become g*q queries of it: nothing is repeated.
         g = heads // kv_heads
-        if step is Visibility.OPEN:
-            mask = None
-        found = attend(query, key, value, mask, scaling)
-        if found is not None:
-            return found
         packed = query if g == 1 else query.reshape(b, kv_heads, g * q, d)
         shown = None if mask is None else mask[:, :, : g * q]
         output = scaled_dot_product_attention(packed, key, value, attn_mask=shown, scale=scaling)
@@ -266,8 +280,8 @@ def fused_attention(
             query,
             key,
             value,
-            attn_mask=mask if step is Visibility.CHUNK else None,
-            is_causal=step is Visibility.CAUSAL,
+            attn_mask=~_later(q, kv, query.device) if causal and q < kv else mask,
+            is_causal=causal and q == kv,  # PyTorch takes the queries for the first tokens
             scale=scaling,
             enable_gqa=heads != kv_heads,
         )
@@ -293,10 +307,11 @@ def _by_sequence(
         found = attention(spread, key, value, mask, scaling, step.visibility)
         return found.flatten(0, 1).index_select(0, step.places)[None]
     parts = []
-    group = heads // key.shape[1] if step.visibility is Visibility.TREE else 1
     for i, (start, count, kv) in enumerate(
         zip(step.starts, step.counts, step.lengths, strict=False)
     ):
+        own = step.of(i)
+        group = heads // key.shape[1] if own is Visibility.TREE else 1
         parts.append(
             attention(
                 query[:, :, start : start + count],
@@ -304,10 +319,15 @@ def _by_sequence(
                 value[i : i + 1, :, :kv],
                 None if mask is None else mask[i : i + 1, :, : group * count, :kv],
                 scaling,
-                step.visibility,
+                own,
             )
         )
     return torch.cat(parts, dim=1)
+
+
+def _later(q: int, kv: int, device: torch.device) -> torch.Tensor:
+    """The keys ``[q, kv]`` behind each of the last q tokens."""
+    return torch.ones(q, kv, dtype=torch.bool, device=device).triu_(kv - q + 1)
 
 
 def _unfused(
@@ -336,7 +356,7 @@ def _unfused(
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
     if step is Visibility.CAUSAL:
-        hidden = torch.ones(q, kv, dtype=torch.bool, device=query.device).triu_(1)
+        hidden = _later(q, kv, query.device)
         scores = scores.view(b, kv_heads, g, q, kv).masked_fill_(hidden, -torch.inf)
     elif step is Visibility.CHUNK and mask is not None:
         scores = scores.view(b, kv_heads, g, q, kv) + mask.unsqueeze(2)

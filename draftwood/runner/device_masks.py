@@ -9,7 +9,7 @@ forward for all layers. Queries are padded to the longest tree of the batch.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import add
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -45,6 +45,8 @@ class TreePlan:
         group: query heads per key head.
         dtype: of the masks.
     """
+
+    in_order: ClassVar[Sequence[bool]] = ()
 
     numbers: NDArray[np.int64]
     shape: _Shape
@@ -91,6 +93,8 @@ class ChunkPlan:
         group: query heads per key head.
         dtype: of the masks.
     """
+
+    in_order: ClassVar[Sequence[bool]] = ()
 
     numbers: NDArray[np.int64]
     q: int

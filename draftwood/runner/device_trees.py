@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -34,6 +35,8 @@ class SeenPlan:
         kinds: of layers.
         kernel: computes the attention.
     """
+
+    in_order: ClassVar[Sequence[bool]] = ()
 
     counts: Sequence[int]
     lengths: Sequence[int]

@@ -182,7 +182,7 @@ class ForwardPass:
             assert isinstance(cache, BlockCache)
             step = plan.attention(plan.seen(sent.numbers, sent.rows, cache.table))
         elif len(rows) > 1:
-            step = Varlen(visibility, counts, lengths, sent.places)
+            step = Varlen(visibility, counts, lengths, sent.places, mask.in_order)
         masks, kept = mask.build(sent.numbers), sent.keep if keep else None
         with extents:
             return self.call(sent.ids[None], sent.positions[None], masks, step, taps, hidden, kept)

@@ -29,6 +29,11 @@ class MaskPlan(Protocol):
         """What the masks are built from, to be uploaded."""
         ...
 
+    @property
+    def in_order(self) -> Sequence[bool]:
+        """Which sequences see the keys up to their own and have no mask; empty: none."""
+        ...
+
     def build(self, numbers: torch.Tensor) -> Masks:
         """The masks, given the same numbers on the device."""
         ...
@@ -57,7 +62,7 @@ class MaskBuilder(Protocol):
         ...
 
     def causal(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
-        """Whether plain causal attention, without a mask, is right for such a chunk."""
+        """Whether such a chunk begins its texts, and no key is out of its reach."""
         ...
 
 
@@ -67,10 +72,12 @@ class ReadyMasks:
 
     Attributes:
         masks: as models take them.
+        in_order: see :class:`MaskPlan`.
         numbers: none.
     """
 
     masks: Masks
+    in_order: Sequence[bool] = ()
     numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def build(self, numbers: torch.Tensor) -> Masks:  # noqa: ARG002
@@ -218,36 +225,38 @@ class TreeMasks:
         b = len(trees)
         ends = [length + len(tree) for length, tree in zip(lengths, trees, strict=True)]
         counts = [len(tree) - first for tree, first in zip(trees, done, strict=True)]
-        # One node below a chain, or a root alone.
-        if all(
-            count == 1 and end <= self._reach and tree.depth == first
-            for count, end, tree, first in zip(counts, ends, trees, done, strict=True)
-        ):
-            return Visibility.OPEN, self._unmasked
-        rows, kv = self._group * max(counts), max(ends)
+        in_order = [
+            end <= self._reach and tree.depth == tree.drafted
+            for end, tree in zip(ends, trees, strict=True)
+        ]
+        if all(in_order):
+            alone = max(counts) == 1
+            return Visibility.OPEN if alone else Visibility.CAUSAL, self._unmasked
+        masked = [i for i in range(b) if not in_order[i]]
+        rows, kv = self._group * max(counts[i] for i in masked), max(ends)
         self._reserve(b, rows, kv)
         bits = self._planes[None][1]
-        for i, tree in enumerate(trees):
-            self._write_full(i, bits[i], lengths[i], tree, done[i], kv)
+        for i in masked:
+            self._write_full(i, bits[i], lengths[i], trees[i], done[i], kv)
         shown = self._view(None, b, rows, kv)
-        deepest = max(length + tree.depth for length, tree in zip(lengths, trees, strict=True))
+        deepest = max(lengths[i] + trees[i].depth for i in masked)
         masks = {}
         for kind in self._kinds:
             if deepest < kind.reach:
                 masks[kind.name] = shown
             else:
                 limited = self._planes[kind][1]
-                for i, tree in enumerate(trees):
+                for i in masked:
                     full = bits[i, : counts[i], :kv]
-                    self._write_reach(kind, limited[i], full, lengths[i], tree, done[i])
+                    self._write_reach(kind, limited[i], full, lengths[i], trees[i], done[i])
                 masks[kind.name] = self._view(kind, b, rows, kv)
-        return Visibility.TREE, ReadyMasks(one_or_all(masks))
+        return Visibility.TREE, ReadyMasks(one_or_all(masks), in_order if any(in_order) else ())
 
     def chunk(self, starts: Sequence[int], counts: Sequence[int]) -> tuple[Visibility, MaskPlan]:
         """See :class:`MaskBuilder`."""
-        if self.causal(starts, counts):
-            return Visibility.CAUSAL, self._unmasked
         q, kv = max(counts), max(map(add, starts, counts))
+        if kv <= self._reach:
+            return Visibility.CAUSAL, self._unmasked
         masks = {}
         for kind in self._kinds:
             hidden = hidden_in_chunk(kind, torch.tensor(starts), q, kv)[:, None]

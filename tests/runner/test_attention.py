@@ -87,7 +87,7 @@ def test_sequences_of_different_lengths_are_each_as_alone(
 ) -> None:
     generator = torch.Generator().manual_seed(0)
     counts, lengths = [3, 1, 4], [7, 5, 9]
-    if visibility is Visibility.CAUSAL:
+    if visibility is Visibility.CAUSAL and padded:
         lengths = counts
     if visibility is Visibility.OPEN:
         counts = [1, 1, 1]
@@ -124,6 +124,39 @@ def test_sequences_of_different_lengths_are_each_as_alone(
             value[i : i + 1, :, :kv],
             own[i].repeat(1, 1, group, 1),
             draftwood_visibility=visibility,
+            **given,
+        )
+        torch.testing.assert_close(found[:, start : start + n], alone)
+
+
+@pytest.mark.parametrize("cap", [None, 0.5])
+@pytest.mark.parametrize("width", [16, D])
+def test_some_sequences_are_in_order_beside_trees(width: int, cap: float | None) -> None:
+    generator = torch.Generator().manual_seed(0)
+    counts, lengths, in_order = [3, 4, 1, 2], [7, 9, 6, 2], [False, True, True, True]
+    query = torch.randn(1, HEADS, sum(counts), width, generator=generator)
+    key, value = torch.randn(2, 4, KEY_HEADS, max(lengths), width, generator=generator)
+    hidden = torch.rand(4, 1, GROUP * 3, max(lengths), generator=generator) < 0.4
+    hidden[..., 0] = False
+    # Of the others no mask is read.
+    mask = torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf)
+    mask[1:] = torch.nan
+    step = Varlen(Visibility.TREE, counts, lengths, in_order=in_order)
+    module = FAMILIES["llama"]().model.layers[0].self_attn
+    given: dict[str, Any] = {"scaling": 0.3, "softcap": cap, "s_aux": None}
+    found, _ = registered()(module, query, key, value, mask, draftwood_visibility=step, **given)
+    for i, (start, n, kv) in enumerate(zip(step.starts, counts, lengths, strict=False)):
+        own = mask[i : i + 1, :, : GROUP * n, :kv]
+        if in_order[i]:
+            causal = torch.full((n, kv), -torch.inf).triu(kv - n + 1)
+            own = causal.repeat(GROUP, 1)[None, None]
+        alone, _ = registered()(
+            module,
+            query[:, :, start : start + n],
+            key[i : i + 1, :, :kv],
+            value[i : i + 1, :, :kv],
+            own,
+            draftwood_visibility=Visibility.TREE,
             **given,
         )
         torch.testing.assert_close(found[:, start : start + n], alone)

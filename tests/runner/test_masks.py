@@ -62,8 +62,8 @@ def test_masks_follow_the_definition(
         done = [int(rng.integers(len(tree))) for tree in trees]
         counts = [len(tree) - first for tree, first in zip(trees, done, strict=True)]
         step, plan = masks.build(lengths, trees, done)
-        if step is Visibility.OPEN:
-            assert counts == [1] * b
+        if step in (Visibility.OPEN, Visibility.CAUSAL):
+            assert (step is Visibility.OPEN) == (counts == [1] * b)
             continue
         built = made(plan)
         named = built if isinstance(built, dict) else {kinds[0].name: built}
@@ -71,9 +71,14 @@ def test_masks_follow_the_definition(
         ends = [length + len(tree) for length, tree in zip(lengths, trees, strict=True)]
         for kind in kinds:
             mask = named[kind.name]
-            assert mask.shape == (b, 1, 2 * max(counts), max(ends))
+            in_order = plan.in_order or [False] * b
+            height = max(n for n, unmasked in zip(counts, in_order, strict=True) if not unmasked)
+            assert mask.shape == (b, 1, 2 * height, max(ends))
             assert mask.dtype == dtype
             for i, tree in enumerate(trees):
+                if in_order[i]:
+                    assert tree.depth == tree.drafted
+                    continue
                 expected = by_the_rule(kind, lengths[i], tree)[done[i] :].to(dtype)
                 height = max(counts) if padded else counts[i]
                 for head in range(2):
@@ -88,7 +93,6 @@ def test_one_token_that_sees_everything_needs_no_mask() -> None:
     full = TreeMasks((FULL,), 1, torch.float32)
     assert full.build([9], [single], [0])[0] is Visibility.OPEN
     assert full.build([9, 3], [single, pair], [0, 1])[0] is Visibility.OPEN
-    assert full.build([9, 3], [single, pair], [0, 0])[0] is Visibility.TREE
     padded = DeviceMasks((FULL,), 1, torch.float32, CPU)
     assert padded.build([9], [single], [0])[0] is Visibility.OPEN
     assert padded.build([9, 3], [single] * 2, [0, 0])[0] is Visibility.TREE
@@ -96,18 +100,39 @@ def test_one_token_that_sees_everything_needs_no_mask() -> None:
         assert sliding.build([5], [single], [0])[0] is Visibility.OPEN
         assert sliding.build([6], [single], [0])[0] is Visibility.TREE
     sliding = TreeMasks((FULL, SLIDING), 1, torch.float32)
-    assert sliding.build([5, 6], [single] * 2, [0, 0])[0] is Visibility.TREE
+    visibility, plan = sliding.build([5, 6], [single] * 2, [0, 0])
+    assert visibility is Visibility.TREE
+    assert plan.in_order == [True, False]
+
+
+def test_chains_need_no_mask() -> None:
+    chain, tree = tree_of([1, 2, 3], [-1, 0, 1]), tree_of([1, 2, 3], [-1, 0, 0])
+    full = TreeMasks((FULL,), 2, torch.float32)
+    for done in ([0, 0], [0, 1], [1, 1]):
+        assert full.build([9, 3], [chain, chain], done)[0] is Visibility.CAUSAL
+    visibility, plan = full.build([9, 3, 40], [tree, tree, tree_of([7], [-1])], [0, 1, 0])
+    assert (visibility, plan.in_order) == (Visibility.TREE, [False, False, True])
+    visibility, plan = full.build([9, 3], [chain, tree], [0, 0])
+    assert (visibility, plan.in_order) == (Visibility.TREE, [True, False])
+    assert full.build([9, 3], [tree, tree], [0, 0])[1].in_order == ()
+    # The third node is at position 6, and does not see position 0.
+    sliding = TreeMasks((FULL, SLIDING), 2, torch.float32)
+    assert sliding.build([4], [chain], [0])[0] is Visibility.TREE
+    assert sliding.build([3], [chain], [0])[0] is Visibility.CAUSAL
+    for masks in both((FULL, SLIDING))[1:]:
+        assert masks.build([3], [chain], [0])[1].in_order == ()
 
 
 @pytest.mark.parametrize("kinds", [(FULL,), (SLIDING, FULL), (CHUNKED,)])
 def test_chunks_of_a_prompt_are_causal(kinds: tuple[LayerKind, ...]) -> None:
     starts, counts = (4, 0), (5, 3)
-    for masks, expected, group in zip(
-        both(kinds), (Visibility.CHUNK, Visibility.TREE), (1, 2), strict=True
-    ):
+    on_cpu = Visibility.CAUSAL if kinds == (FULL,) else Visibility.CHUNK
+    for masks, expected, group in zip(both(kinds), (on_cpu, Visibility.TREE), (1, 2), strict=True):
         visibility, plan = masks.chunk(starts, counts)
         built: Any = made(plan)
         assert visibility is expected
+        if expected is Visibility.CAUSAL:
+            continue
         for kind in kinds:
             mask = built[kind.name] if len(kinds) > 1 else built
             assert mask.shape == (2, 1, 5 * group, 9)

@@ -32,6 +32,7 @@ class Attention(ctypes.Structure):
         ("narrow", c_int64),
         ("starts", c_void_p),
         ("lengths", c_void_p),
+        ("in_order", c_void_p),
     )
 
 
@@ -40,13 +41,22 @@ class Sequences:
 
     Args:
         starts: first query of each sequence, and the number of all queries.
-        lengths: visible keys of each sequence.
+        lengths: keys of each sequence.
+        in_order: whether the queries of each sequence are its last tokens, in order; it has no mask
+            then, and a query sees the keys up to its own. Empty: of none.
     """
 
-    def __init__(self, starts: Sequence[int], lengths: Sequence[int]) -> None:
-        self._arrays = (c_int64 * len(starts))(*starts), (c_int64 * len(lengths))(*lengths)
-        self.addresses = tuple(map(ctypes.addressof, self._arrays))
+    def __init__(
+        self, starts: Sequence[int], lengths: Sequence[int], in_order: Sequence[bool] = ()
+    ) -> None:
+        numbers = [starts, lengths, *([in_order] if any(in_order) else [])]
+        self._arrays = [(c_int64 * len(each))(*each) for each in numbers]
+        found = [*map(ctypes.addressof, self._arrays), None]
+        self.addresses = tuple(found[:3])
         self.fewest_keys = min(lengths)
+
+
+_IN_ORDER = (c_int64 * 1)(1)
 
 
 def attend(
@@ -56,6 +66,8 @@ def attend(
     mask: Tensor | None,
     scale: float | None,
     sequences: Sequences | None = None,
+    *,
+    in_order: bool = False,
 ) -> Tensor | None:
     """Attention output ``[b, q, heads, d]``; None if the kernel does not take these tensors.
 
@@ -66,6 +78,7 @@ def attend(
         mask: ``[b, 1, g * q, kv]``, added to the scores; None: all keys are visible.
         scale: of the scores; None: ``d ** -0.5``.
         sequences: if they differ in length; each uses the first rows and columns of its mask.
+        in_order: whether the queries of a single sequence are its last tokens, in order.
     """
     dtype = query.dtype
     if dtype not in _DTYPES or not query.is_cpu:
@@ -81,6 +94,7 @@ def attend(
         or key.shape[-1] != width
         or not keys > 0
         or (sequences is not None and sequences.fewest_keys < 1)
+        or (in_order and batch > 1)
         or not all(readable_rows(x, dtype) for x in (query, key, value))
         or (mask is not None and not (len(mask) == batch and readable_rows(mask, dtype)))
     ):
@@ -100,10 +114,15 @@ def attend(
         *((0, 0) if mask is None else (mask.stride(0), mask.stride(2))),
         width**-0.5 if scale is None else scale,
         dtype is torch.bfloat16,
-        *((None, None) if sequences is None else sequences.addresses),
+        *(addresses_of(in_order=in_order) if sequences is None else sequences.addresses),
     )
     compiled.attention(ctypes.addressof(call))
     return out
+
+
+def addresses_of(*, in_order: bool) -> tuple[int | None, ...]:
+    """As :attr:`Sequences.addresses`, of a single sequence or of several of one length."""
+    return None, None, ctypes.addressof(_IN_ORDER) if in_order else None
 
 
 def readable_rows(x: Tensor, dtype: torch.dtype) -> bool:

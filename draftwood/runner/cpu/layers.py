@@ -320,7 +320,7 @@ class FusedLayer(LayerForward):
             return stack.handed_on(self.place, passed)
         kind = visibility.visibility if isinstance(visibility, Varlen) else visibility
         if (
-            kind not in (Visibility.TREE, Visibility.OPEN)
+            kind not in (Visibility.TREE, Visibility.OPEN, Visibility.CAUSAL)
             or past_key_values is None
             or position_embeddings is None
             or torch.is_grad_enabled()

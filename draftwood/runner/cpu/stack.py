@@ -19,7 +19,13 @@ from draftwood.errors import DraftwoodError
 from draftwood.kernels.compiled import VARIABLE
 from draftwood.kernels.functions import kernels
 from draftwood.runner.attention import Varlen, Visibility
-from draftwood.runner.cpu.attention import LANES, WIDEST, Attention, readable_rows
+from draftwood.runner.cpu.attention import (
+    LANES,
+    WIDEST,
+    Attention,
+    addresses_of,
+    readable_rows,
+)
 from draftwood.runner.row_cache import RowCache
 
 
@@ -204,7 +210,8 @@ class LayerStack:
         shape, cache, visibility = self._shape, passed.cache, passed.visibility
         if not isinstance(cache, RowCache) or cache.gathers or len(x) != 1:
             return False
-        sequences, kind, batch = None, visibility, 1
+        kind, batch = visibility, 1
+        sequences = addresses_of(in_order=kind is Visibility.CAUSAL)
         if isinstance(visibility, Varlen):
             kind, batch = visibility.visibility, len(visibility.counts)
             if visibility.places is not None or min(visibility.lengths) < 1:
@@ -246,7 +253,7 @@ class LayerStack:
                 *((0, 0) if mask is None else (mask.stride(0), mask.stride(2))),
                 shape.scale,
                 shape.dtype is torch.bfloat16,
-                *(sequences or (None, None)),
+                *sequences,
             ),
         )
         self._kernels.stack(ctypes.addressof(call))

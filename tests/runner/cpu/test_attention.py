@@ -159,6 +159,67 @@ def test_sequences_of_different_lengths_are_each_as_alone(
         torch.set_num_threads(before)
 
 
+def causal(group: int, q: int, kv: int, dtype: torch.dtype) -> Tensor:
+    return torch.full((q, kv), -torch.inf, dtype=dtype).triu(kv - q + 1).repeat(group, 1)[None, None]
+
+
+@pytest.mark.parametrize("width", [64, 80])
+@pytest.mark.parametrize("dtype", ALLOWED)
+@pytest.mark.parametrize(("q", "kv"), [(1, 5), (9, 9), (70, 300), (200, 200), (33, 1100)])
+def test_queries_in_order_see_the_keys_up_to_their_own(
+    dtype: torch.dtype, width: int, q: int, kv: int
+) -> None:
+    query = drawn(1, q, 6, width, dtype=dtype).transpose(1, 2)
+    key, value = (cached(1, 2, kv, width, dtype, seed) for seed in (1, 2))
+    masked = attend(query, key, value, causal(3, q, kv, dtype), None)
+    assert masked is not None
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found = attend(query, key, value, None, None, in_order=True)
+            assert found is not None
+            assert torch.equal(found, masked)
+    finally:
+        torch.set_num_threads(before)
+    both = [torch.cat([x, x]) for x in (query, key, value)]
+    assert attend(both[0], both[1], both[2], None, None, in_order=True) is None
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+def test_sequences_in_order_are_beside_masked_ones(dtype: torch.dtype) -> None:
+    counts, lengths, group = (40, 1, 7, 90, 3), (150, 9, 260, 90, 129), 3
+    in_order = (True, True, False, True, False)
+    query = drawn(1, sum(counts), 6, 64, dtype=dtype).transpose(1, 2)
+    key, value = (cached(5, 2, 260, 64, dtype, seed) for seed in (1, 2))
+    mask = torch.full((5, 1, group * 7, 260), torch.nan, dtype=dtype)  # no rows of those in order
+    own = [
+        causal(group, n, kv, dtype) if ordered else tree_mask(1, group, n, kv, dtype)
+        for n, kv, ordered in zip(counts, lengths, in_order, strict=True)
+    ]
+    for i in (2, 4):
+        mask[i, :, : own[i].shape[2], : own[i].shape[3]] = own[i][0]
+    step = Varlen(Visibility.TREE, counts, lengths, in_order=in_order)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found = attend(query, key, value, mask, None, step.sequences)
+            assert found is not None
+            for i, (start, n, kv) in enumerate(zip(step.starts, counts, lengths, strict=False)):
+                alone = attend(
+                    query[:, :, start : start + n],
+                    key[i : i + 1, :, :kv],
+                    value[i : i + 1, :, :kv],
+                    own[i],
+                    None,
+                )
+                assert alone is not None
+                assert torch.equal(alone, found[:, start : start + n])
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize(("dtype", "allowed"), [(torch.float32, 1e-4), (torch.bfloat16, 2**-6)])
 def test_large_scores_and_rows_that_see_late_keys_only(dtype: torch.dtype, allowed: float) -> None:
     query, key, value = (drawn(1, 1, n, 32, dtype=dtype, seed=n % 2) for n in (2, 301, 300))

@@ -214,14 +214,14 @@ def test_a_weight_that_is_changed_in_place_is_used() -> None:
 
 
 OTHERS: list[dict[str, Any]] = [
-    {"draftwood_visibility": Visibility.CAUSAL, "attention_mask": None},
+    {"draftwood_visibility": Visibility.CHUNK},
     {"draftwood_visibility": Visibility.OPEN, "attention_mask": None, "past_key_values": None},
     {"position_embeddings": None},
 ]
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_prefills_and_calls_without_a_cache_or_factors_are_the_layers_own(
+def test_masked_chunks_and_calls_without_a_cache_or_factors_are_the_layers_own(
     other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = made()

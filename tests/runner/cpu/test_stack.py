@@ -87,6 +87,25 @@ def forward(runner: Runner, slots: list[int], taps: tuple[int, ...]) -> list[Tar
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_prompts_run_in_one_call_and_need_no_mask(dtype: torch.dtype, calls: list[int]) -> None:
+    model: Any = tiny_llama(layers=4, head_dim=16)
+    runner = attach(model.to(dtype))
+    prompts = [[3, 1, 4, 1, 5, 9, 2], [6, 5]]
+    slots = [runner.open(40) for _ in range(4)]
+    runner.prefill(slots, [[7, 8, 9], [1], [7, 8, 9], [1]], Needs())
+    calls.clear()
+    found = [rows.logits[0] for rows in runner.prefill(slots[:2], prompts, Needs())]
+    assert len(calls) == 1
+    chains = [tree_of(prompt, range(-1, len(prompt) - 1)) for prompt in prompts]
+    # With a mask, as a branch makes one necessary.
+    branched = [tree_of([*p, 11], [*range(-1, len(p) - 1), 0]) for p in prompts]
+    for trees in (chains, branched):
+        rows = runner.forward(slots[2:], trees, Needs())
+        last = [each.logits[len(p) - 1] for each, p in zip(rows, prompts, strict=True)]
+        assert all(torch.equal(a, b) for a, b in zip(last, found, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_the_number_of_threads_does_not_matter(dtype: torch.dtype, calls: list[int]) -> None:
     model: Any = tiny_llama(layers=4, head_dim=16)
     runner = attach(model.to(dtype))

@@ -5,6 +5,7 @@ from time import perf_counter
 
 from draftwood import recordings
 from draftwood.engine.isolation import Failures
+from draftwood.engine.joining import PromptPiece
 from draftwood.engine.sequence import RunningRequest
 from draftwood.protocols import StepTimes
 
@@ -39,22 +40,36 @@ class Batch:
     Args:
         live: these requests.
         forwards: draft forwards that were run before the step.
+        pieces: of prompts, which the forward caches as well.
 
     Attributes:
         slots: of the requests.
         failures: exceptions that a request's own work raised.
+        unread: the exception that the forward raised with the pieces; it was repeated without them.
         watch: times the step.
         search: seconds of the draft phase before the first bids for a draft level; None: no bids.
     """
 
-    def __init__(self, live: Sequence[RunningRequest], forwards: int) -> None:
+    def __init__(
+        self,
+        live: Sequence[RunningRequest],
+        forwards: int,
+        pieces: Sequence[PromptPiece] = (),
+    ) -> None:
         self.live = live
         self.forwards = forwards
+        self.pieces = pieces
+        self.unread: Exception | None = None
         self.slots = [s.slot for s in live]
         self.failures = Failures()
         self.watch = Stopwatch()
         self.search: float | None = None
         self._recordings = recordings.count()
+
+    @property
+    def read(self) -> Sequence[PromptPiece]:
+        """The pieces that are cached with the step."""
+        return () if self.unread else self.pieces
 
     @property
     def recorded(self) -> bool:

@@ -21,7 +21,7 @@ from draftwood.engine.batch import Batch
 from draftwood.engine.forking import leader_of
 from draftwood.engine.host import ModelHost
 from draftwood.engine.isolation import Failures
-from draftwood.engine.joining import JoiningRequest
+from draftwood.engine.joining import JoiningRequest, PromptPiece
 from draftwood.engine.memory import MemoryLimit, Size, memory_bytes, prefix_bytes
 from draftwood.engine.phases import Phases
 from draftwood.engine.prefixes import Prefixes
@@ -123,7 +123,7 @@ class Engine:
             if not isinstance(self.target, ResumableTarget):
                 raise DraftwoodError("this target keeps no prefixes: leave prefix_cache out")
             snapshots = self.target.remembered_bytes
-            self._phases.end_apart = recurrent = snapshots > 0
+            self._phases.prompts.end_apart = recurrent = snapshots > 0
             needs, info = self._phases.needs, self.target.info
             of_rows = len(needs.taps) * info.hidden_size * info.dtype.itemsize
             self._prefixes = Prefixes(self.target, needs, kept_bytes, recurrent=recurrent)
@@ -293,8 +293,7 @@ class Engine:
     def step(self) -> list[Event]:
         """Admit waiting requests, then draft, verify and commit once for all running ones.
 
-        Prompts are cached first, in pieces while requests run, so that a long one does not stop
-        them.
+        While requests run, prompts are cached in pieces, so that a long one does not stop them.
 
         A request whose own work raises an exception (a logits processor, a stopping criterion, an
         observer, its text, logits that are not numbers) ends with reason ``"error"``; the others go
@@ -313,10 +312,10 @@ class Engine:
             if self._prefixes:
                 self._prefixes.next_step()
             self._admit()
-            self._join()
+            pieces = self._pieces()
             if live := self._running():
                 phases = self._phases
-                batch = Batch(live, phases.draft_forwards)
+                batch = Batch(live, phases.draft_forwards, pieces)
                 drafted = phases.draft(batch)
                 trees = [found.tree for found in drafted]
                 submitted = phases.submit(batch, trees)
@@ -326,6 +325,10 @@ class Engine:
                 phases.commit(batch, outcomes)
                 predictions = phases.learn(batch, drafted, outcomes)
                 self._take(batch, outcomes, predictions)
+                if batch.unread:
+                    self._refuse([piece.request for piece in pieces], batch.unread)
+                elif pieces:
+                    self._begin_cached()
         events, self._events = self._events, []
         return events
 
@@ -385,7 +388,7 @@ class Engine:
         most = self.method.policy.budget + 1
         while self._waiting and len(self._active) < self.max_batch:
             s, prefixes, joining = self._waiting[0], self._prefixes, self._joining.values()
-            resumable = self._phases.resumable
+            resumable = self._phases.prompts.resumable
             leader = None if resumable is None else leader_of(s, joining, resumable)
             if not leader and prefixes and prefixes.arrives(s, joining, self._running()):
                 break
@@ -449,23 +452,38 @@ class Engine:
         """The requests whose prompts are cached."""
         return [s for s in self._active.values() if s.number not in self._joining]
 
-    def _join(self) -> None:
-        """Cache a piece of the prompts, and draw the first tokens of those that are done."""
+    def _pieces(self) -> list[PromptPiece]:
+        """The pieces of prompts that the next step's forward caches as well.
+
+        Other pieces are cached now.
+        """
         if not self._joining:
-            return
-        alone = len(self._joining) == len(self._active)
-        failures = Failures()
+            return []
+        joining, prompts = [*self._joining.values()], self._phases.prompts
+        running = len(self._active) - len(joining)
+        if running and (pieces := prompts.within(joining, running)):
+            return pieces
+        alone = not running
         try:
-            done = self._phases.prefill([*self._joining.values()], alone=alone)
+            prompts.cache(joining, alone=alone)
         except Exception as error:
             if alone:
                 raise
-            # Those that run had no part in it.
-            logger.exception("the prompts that join have failed")
-            for joined in [*self._joining.values()]:
-                self._finish(joined.sequence, "error", error)
-            return
-        for joined in done:
+            self._refuse(joining, error)
+        else:
+            self._begin_cached()
+        return []
+
+    def _refuse(self, joining: Sequence[JoiningRequest], error: Exception) -> None:
+        """End requests whose prompts could not be cached."""
+        logger.error("the prompts that join have failed", exc_info=error)
+        for joined in joining:
+            self._finish(joined.sequence, "error", error)
+
+    def _begin_cached(self) -> None:
+        """Draw the first tokens of the requests whose prompts are cached."""
+        failures = Failures()
+        for joined in self._phases.prompts.cached([*self._joining.values()]):
             s, reason = joined.sequence, None
             del self._joining[s.number]
             self._prompt_tokens += len(s.request.ids)

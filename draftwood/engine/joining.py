@@ -1,9 +1,11 @@
-"""Requests that join: their prompts are cached in pieces, between the steps of those that run.
+"""Requests that join: while others run, their prompts are cached in pieces.
 
 A long prompt so holds the others up for one piece at a time. Knows no target.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from draftwood.engine.sequence import RunningRequest
 from draftwood.engine.token_rows import joined
@@ -12,8 +14,12 @@ from draftwood.protocols import TargetOutput
 ALONE = 1 << 13
 """Prompt tokens to cache at once while no request runs: their activations take memory."""
 
-PIECE = 256
+BETWEEN = 256
 """Prompt tokens to cache between two steps, where the cost of a forward is not known."""
+
+WITHIN, A_REQUEST = 48, 2
+"""Prompt tokens to cache within a step where that cost is not known, and for each request that runs
+if these are more."""
 
 
 class JoiningRequest:
@@ -55,6 +61,10 @@ class JoiningRequest:
     def add(self, tokens: int, rows: TargetOutput) -> None:
         """Count tokens that were cached, with their output."""
         self.done += tokens
+        last = rows.logits[-1:]
+        if last.untyped_storage().nbytes() > last.nbytes:
+            # A copy, so that one row does not keep the logits of a whole forward alive.
+            rows = replace(rows, logits=last.clone())
         self._parts.append(rows)
 
     def follow(self, leader: "JoiningRequest") -> None:
@@ -65,6 +75,28 @@ class JoiningRequest:
     def output(self, *, prompt_rows: bool) -> TargetOutput:
         """The output of the whole prompt; ``prompt_rows``: with the top-k of all positions."""
         return joined(self._parts, prompt_rows=prompt_rows)
+
+
+class PromptPiece(NamedTuple):
+    """The next tokens of a prompt, which one forward caches.
+
+    Attributes:
+        request: whose prompt it is.
+        tokens: their number.
+    """
+
+    request: JoiningRequest
+    tokens: int
+
+    @property
+    def slot(self) -> int:
+        """Where they are cached."""
+        return self.request.sequence.slot
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """The tokens."""
+        return self.request.piece(self.tokens)
 
 
 def shared_out(left: Sequence[int], budget: int) -> list[int]:

@@ -18,10 +18,10 @@ import torch
 from draftwood.engine.batch import Batch
 from draftwood.engine.early import EarlyVerdicts, begin
 from draftwood.engine.features import FeatureShare, picked
-from draftwood.engine.forking import fork, leaders
 from draftwood.engine.isolation import each_verified
-from draftwood.engine.joining import ALONE, PIECE, JoiningRequest, shared_out
+from draftwood.engine.joining import JoiningRequest
 from draftwood.engine.lockstep import Drafted, draft, free
+from draftwood.engine.prompts import Prompts
 from draftwood.engine.request import Delta, FinishReason
 from draftwood.engine.sequence import RunningRequest
 from draftwood.methods import registry
@@ -36,7 +36,6 @@ from draftwood.protocols import (
     PooledTarget,
     Prediction,
     Prefill,
-    ResumableTarget,
     StepReport,
     StepTimes,
     Submitted,
@@ -47,7 +46,6 @@ from draftwood.protocols import (
     first_source,
     shared,
 )
-from draftwood.runner.recurrent.states import TAIL
 from draftwood.runner.to_host import unread
 from draftwood.sampling.ahead import DrawsAhead
 from draftwood.sampling.distributions import TreeDistributions, TreeProposals
@@ -78,9 +76,7 @@ class Phases:
         host: where the drafters are built.
 
     Attributes:
-        resumable: the target, if it can begin with tokens that were cached before.
-        end_apart: whether the last tokens of a prompt are cached by themselves, so that the states
-            before them can be kept.
+        prompts: of the requests that join.
 
     Raises:
         DraftwoodError: a drafter's settings do not fit the target.
@@ -88,7 +84,6 @@ class Phases:
 
     def __init__(self, target: Target, method: Method, host: Host) -> None:
         self._target = target
-        self.resumable = target if isinstance(target, ResumableTarget) else None
         self._shared = shared(target)
         self._policy = method.policy
         self._verifier = method.verifier
@@ -108,53 +103,7 @@ class Phases:
                 drafter.read_in_pieces()
         self._needs = reduce(or_, (d.needs for d in drafters), method.policy.needs)
         self._shares = [(d, FeatureShare(self._needs.taps, d.needs.taps)) for d in drafters]
-        self.end_apart = False
-
-    def prefill(self, joining: Sequence[JoiningRequest], *, alone: bool) -> list[JoiningRequest]:
-        """Cache the next piece of the prompts of requests that join; returns those that are done.
-
-        ``alone``: no request runs. A target that is not resumable caches all prompts at once.
-        """
-        self._cache_pieces(leaders(joining), alone=alone)
-        if self.resumable is not None:
-            fork(joining, self.resumable)
-        return [request for request in joining if not request.left]
-
-    def _cache_pieces(self, joining: Sequence[JoiningRequest], *, alone: bool) -> None:
-        resumable = self.resumable
-        left = [request.left for request in joining]
-        counts = left if resumable is None else shared_out(left, ALONE if alone else self._piece())
-        if self.end_apart:
-            counts = [
-                min(n, own - TAIL) if own > TAIL else n for n, own in zip(counts, left, strict=True)
-            ]
-        served = [(r, n) for r, n in zip(joining, counts, strict=True) if n]
-        slots = [r.sequence.slot for r, _ in served]
-        pieces = [r.piece(n) for r, n in served]
-        begun = perf_counter()
-        if resumable is not None and (counts != left or any(r.done for r in joining)):
-            prompts = [len(r.sequence.request.ids) for r, _ in served]
-            rows = resumable.prefill_piece(slots, pieces, self._needs, prompts)
-        else:
-            rows = self._target.prefill(slots, pieces, self._needs)
-        self._note_prompt(sum(map(len, pieces)), perf_counter() - begun)
-        for (request, n), found in zip(served, rows, strict=True):
-            request.add(n, found)
-
-    def _note_prompt(self, tokens: int, seconds: float) -> None:
-        """Have the tuner learn what it took to cache tokens of prompts.
-
-        Beside another device than the CPU that is not known: its work has only been queued.
-        """
-        if self._tuner is None or self.beside:
-            return
-        if self._shared is not None:
-            [seconds] = self._shared.of_first((seconds,))
-        self._tuner.observe_prompt(tokens, seconds)
-
-    def _piece(self) -> int:
-        """Prompt tokens to cache between two steps."""
-        return (self._tuner and self._tuner.prompt_piece()) or PIECE
+        self.prompts = Prompts(target, self._needs, self._tuner)
 
     def begin(self, joined: JoiningRequest) -> tuple[Delta, FinishReason | None]:
         """The first token of a request whose prompt is cached."""
@@ -184,6 +133,7 @@ class Phases:
         forecasts: Sequence[Any] = [None] * len(live)
         if tuner is not None:
             loads = [s.load(self._backlogs(s.slot)) for s in live]
+            tuner.reads_within(sum(piece.tokens for piece in batch.pieces))
             forecasts = tuner.begin(loads)
         growths = [s.growth(self._policy.budget, f) for s, f in zip(live, forecasts, strict=True)]
         states = [s.state for s in live]
@@ -210,15 +160,28 @@ class Phases:
         On another device than the CPU, tokens are drawn after all nodes in the same go, and sampled
         trees tested. A CPU would compute more than the verifier asks for.
         """
-        ahead = DrawsAhead()
         if not self.beside:
-            return Begun(self._target.submit(batch.slots, trees, self._needs, ahead.numbers))
+            return Begun(self._with_pieces(batch, trees))
+        ahead = DrawsAhead()
         for s, tree in zip(batch.live, trees, strict=True):
             ahead.add(tree, s.sampler, s.history, s.noise, s.mask(tree))
         submitted = self._target.submit(batch.slots, trees, self._needs, ahead.numbers)
         drawn = ahead.draw(submitted) if ahead.any else ()
         early = begin(self._verifier, self._drawn_cases(batch, trees, submitted))
         return Begun(submitted, drawn, early)
+
+    def _with_pieces(self, batch: Batch, trees: Sequence[TokenTree]) -> Submitted:
+        """A forward over the trees and the pieces of prompts that go with it."""
+        if batch.pieces:
+            assert self.prompts.resumable is not None
+            pieces = {piece.slot: piece.ids for piece in batch.pieces}
+            try:
+                return self.prompts.resumable.submit_with_pieces(
+                    batch.slots, trees, self._needs, pieces
+                )
+            except Exception as error:  # noqa: BLE001 - those that run have no part in it
+                batch.unread = error
+        return self._target.submit(batch.slots, trees, self._needs)
 
     def _drawn_cases(
         self, batch: Batch, trees: Sequence[TokenTree], submitted: Submitted
@@ -229,11 +192,13 @@ class Phases:
                 yield s.number, self._case(s, tree, TargetOutput(logits, *unread()))
 
     def rows(self, batch: Batch, begun: Begun) -> list[TargetOutput]:
-        """Wait for the output of a forward."""
+        """Wait for the output of a forward; that of pieces of prompts goes to their requests."""
         early = begun.early
         rows, early.found = begun.submitted.rows_with(begun.drawn, early.tensors)
+        for piece, found in zip(batch.read, rows[len(batch.live) :], strict=True):
+            piece.request.add(piece.tokens, found)
         batch.watch.lap("target")
-        return rows
+        return rows[: len(batch.live)]
 
     def verify(
         self,
@@ -269,12 +234,16 @@ class Phases:
         return outcomes
 
     def commit(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
-        """Keep the accepted paths in the target's cache, as far as the requests' texts go."""
+        """Keep the accepted paths in the target's cache, as far as the requests' texts go.
+
+        Of pieces of prompts all tokens are kept.
+        """
         paths = [
             _until_end(outcome, s.request.ends)
             for s, outcome in zip(batch.live, outcomes, strict=True)
         ]
-        self._target.commit(batch.slots, paths)
+        paths += [range(1, piece.tokens) for piece in batch.read]
+        self._target.commit([*batch.slots, *(piece.slot for piece in batch.read)], paths)
         batch.watch.lap("commit")
 
     def learn(
@@ -303,7 +272,9 @@ class Phases:
         searched = any(bid is not None for bid in bids)
         times, search = self._times(batch, self._teaching[searched])
         begun = perf_counter()
-        predictions = self._tuner.observe(StepReport(bids, outcomes, times, batch.recorded, search))
+        read = sum(piece.tokens for piece in batch.read)
+        report = StepReport(bids, outcomes, times, batch.recorded, search, read)
+        predictions = self._tuner.observe(report)
         self._teaching[searched] = perf_counter() - begun
         batch.watch.lap("learn")
         return predictions

@@ -261,6 +261,7 @@ class StepReport:
             that the times are no later step's.
         search: seconds of the draft phase before the first bids for a draft level; None: there were
             no such bids.
+        prompt_tokens: of prompts, which the target's forward has cached as well.
     """
 
     bids: Sequence[Bid | None]
@@ -268,6 +269,12 @@ class StepReport:
     times: StepTimes
     recorded: bool = False
     search: float | None = None
+    prompt_tokens: int = 0
+
+    @property
+    def typical(self) -> bool:
+        """Whether the times are those of a step of its size: it did nothing else."""
+        return not self.recorded and not self.prompt_tokens
 
 
 def first_source(bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
@@ -309,10 +316,21 @@ class Tuner(Protocol):
         """
         return None
 
+    def reads_within(self, tokens: int) -> None:  # noqa: ARG002
+        """Note how many tokens of prompts the target's forward of the step that begins caches."""
+        return
+
     def observe_prompt(self, tokens: int, seconds: float) -> None:  # noqa: ARG002
         """Learn from a forward that cached so many tokens of prompts."""
         return
 
     def prompt_piece(self) -> int | None:
         """Prompt tokens to cache between two steps of the requests that run; None: not known."""
+        return None
+
+    def prompt_piece_within(self) -> int | None:
+        """Prompt tokens to cache in the target's forward of a step; None: not known.
+
+        0: they cost less between two steps.
+        """
         return None

@@ -355,6 +355,28 @@ class ResumableTarget(Target, Protocol):
         """
         ...
 
+    def readable(self, slot: int, tokens: int) -> bool:
+        """Whether :meth:`submit_with_pieces` can cache so many further tokens of the slot's prompt.
+
+        Only where that costs no more than to cache them in a forward of their own.
+        """
+        ...
+
+    def submit_with_pieces(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        pieces: Mapping[int, Sequence[int]],
+    ) -> Submitted:
+        """As :meth:`Target.submit`, over the next tokens of some prompts as well, by their slots.
+
+        The outputs of the pieces are behind those of the trees. They are as of
+        :meth:`prefill_piece`, but for logits of further positions. A piece is a tree too: it is
+        cached by :meth:`Target.commit`, with a path of all its tokens but the first.
+        """
+        ...
+
     def savable(self, slot: int, length: int) -> int:
         """How many of a slot's first ``length`` tokens can be saved.
 

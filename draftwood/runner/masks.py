@@ -196,6 +196,9 @@ class TreeMasks:
         kinds: the model's kinds of layers.
         group: query heads per key head, g; the most of all layers, others read the first rows.
         dtype: the model's; a hidden key gets minus infinity.
+
+    Attributes:
+        reach: tokens of the longest text in which every token sees all before it.
     """
 
     #: Each sequence attends by itself.
@@ -205,7 +208,7 @@ class TreeMasks:
         self._kinds = kinds
         self._group = group
         self._dtype = dtype
-        self._reach = min(kind.reach for kind in kinds)
+        self.reach = min(kind.reach for kind in kinds)
         bits = _BITS[dtype.itemsize]
         self._bits = bits
         as_int = getattr(torch, np.dtype(bits).name)
@@ -226,7 +229,7 @@ class TreeMasks:
         ends = [length + len(tree) for length, tree in zip(lengths, trees, strict=True)]
         counts = [len(tree) - first for tree, first in zip(trees, done, strict=True)]
         in_order = [
-            end <= self._reach and tree.depth == tree.drafted
+            end <= self.reach and tree.depth == tree.drafted
             for end, tree in zip(ends, trees, strict=True)
         ]
         if all(in_order):
@@ -255,7 +258,7 @@ class TreeMasks:
     def chunk(self, starts: Sequence[int], counts: Sequence[int]) -> tuple[Visibility, MaskPlan]:
         """See :class:`MaskBuilder`."""
         q, kv = max(counts), max(map(add, starts, counts))
-        if kv <= self._reach:
+        if kv <= self.reach:
             return Visibility.CAUSAL, self._unmasked
         masks = {}
         for kind in self._kinds:
@@ -266,7 +269,7 @@ class TreeMasks:
 
     def causal(self, starts: Sequence[int], counts: Sequence[int]) -> bool:
         """See :class:`MaskBuilder`."""
-        return not any(starts) and max(counts) <= self._reach
+        return not any(starts) and max(counts) <= self.reach
 
     def _write_full(
         self,

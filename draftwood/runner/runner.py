@@ -4,7 +4,7 @@ One forward scores all trees of a batch. A node's position is the cached length 
 node sees the cached tokens, its ancestors and itself.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import accumulate
@@ -25,11 +25,12 @@ from draftwood.runner.cpu.int8 import Int8Linear
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass
+from draftwood.runner.masks import TreeMasks
 from draftwood.runner.model_state import changes_in_place, model_state
 from draftwood.runner.prefill import ChunkedPrefill, PendingPrompt
 from draftwood.runner.recurrent.states import MOST_SNAPSHOTS, TAIL, RecurrentStates
 from draftwood.runner.submitted import SubmittedForward
-from draftwood.tree import TokenTree
+from draftwood.tree import TokenTree, tree_of
 
 
 class Companion(Protocol):
@@ -275,6 +276,31 @@ class Runner:
                     self.recurrent.cached(slot, tokens - TAIL, ended=True)
         return found
 
+    def readable(self, slot: int, tokens: int) -> bool:
+        """See :class:`draftwood.protocols.ResumableTarget`; on a CPU only, and without masks.
+
+        Rotary factors that depend on a prompt's length, and states of recurrent layers, are of
+        forwards over prompts alone.
+        """
+        masks = self._forward_pass.masks
+        if self._forward_pass.needs_extents or self.recurrent is not None:
+            return False
+        return isinstance(masks, TreeMasks) and self.length(slot) + tokens <= masks.reach
+
+    def submit_with_pieces(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        pieces: Mapping[int, Sequence[int]],
+    ) -> Submitted:
+        """See :class:`draftwood.protocols.ResumableTarget`."""
+        chains = [tree_of(ids, range(-1, len(ids) - 1), "prompt") for ids in pieces.values()]
+        unread = [0 if needs.prompt_rows else chain.drafted for chain in chains]
+        slots, trees = [*slots, *pieces], [*trees, *chains]
+        unread = [0] * (len(trees) - len(chains)) + unread
+        return self._begin(slots, trees, needs, unread=unread, all_features=True)
+
     def savable(self, slot: int, length: int) -> int:
         """See :class:`draftwood.protocols.ResumableTarget`."""
         if self._forward_pass.needs_extents:
@@ -352,6 +378,22 @@ class Runner:
         Raises:
             DraftwoodError: a slot is not open, or is named twice, or the model was detached.
         """
+        return self._begin(slots, trees, needs, numbers, done, hidden, unread, min_extents)
+
+    def _begin(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        numbers: NDArray[np.int64] | None = None,
+        done: Sequence[int] = (),
+        hidden: Sequence[torch.Tensor] = (),
+        unread: Sequence[int] = (),
+        min_extents: Sequence[int] = (),
+        *,
+        all_features: bool = False,
+    ) -> Submitted:
+        """See :meth:`submit`; ``all_features``: those of nodes that are not read as well."""
         self._refuse_detached()
         cache, b = self.cache, len(trees)
         rows = [cache.row(slot) for slot in slots]
@@ -399,6 +441,7 @@ class Runner:
             self._forward_pass.further,
             needs,
             self.plain_topk,
+            all_features=all_features,
         )
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:

@@ -325,6 +325,7 @@ class Noting(Tuner):
 
     def __init__(self) -> None:
         self.seen: list[list[RequestLoad]] = []
+        self.read: list[int] = []
 
     def __call__(self, host: Host, drafters: Mapping[str, Built]) -> "Noting":
         return self
@@ -332,6 +333,9 @@ class Noting(Tuner):
     def begin(self, loads: Sequence[RequestLoad]) -> list[None]:
         self.seen.append(list(loads))
         return [None] * len(loads)
+
+    def reads_within(self, tokens: int) -> None:
+        self.read.append(tokens)
 
     def levels(self, bids: Mapping[str, Sequence[LevelBid]]) -> tuple[str, list[int]]:
         raise AssertionError("no request asks for a draft level")
@@ -341,6 +345,7 @@ class Noting(Tuner):
 
     def observe(self, report: StepReport) -> list[Prediction | None]:
         assert report.times.target > 0.0
+        assert report.prompt_tokens == self.read[-1]
         return [None] * len(report.outcomes)
 
 
@@ -361,13 +366,16 @@ def test_a_tuner_is_told_what_is_left_to_do(monkeypatch: pytest.MonkeyPatch) -> 
         ]
     )
     # The first token comes with the prompt; three wait for two places until the second has ended.
+    # The third's prompt is part of the next step.
     assert [[load[:2] for load in loads] for loads in noting.seen] == [
         [(10, 4), (10, 2)],
         [(11, 3), (11, 1)],
-        [(12, 2), (6, 3)],
-        [(13, 1), (7, 2)],
+        [(12, 2)],
+        [(13, 1), (6, 3)],
+        [(7, 2)],
         [(8, 1)],
     ]
+    assert noting.read == [0, 0, 5, 0, 0, 0]
     assert [load.temperature for load in noting.seen[0]] == [0.0, 0.7]
     assert {load.pace for loads in noting.seen for load in loads} == {1.0}
 

@@ -270,16 +270,22 @@ def test_a_request_that_finds_no_room_where_none_runs_ends_alone() -> None:
     assert drained(engine)[1].tokens == target.greedy(BAD, 20)
 
 
-def test_prompts_that_fail_leave_those_that_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("within", [True, False])
+def test_prompts_that_fail_leave_those_that_run_alone(
+    monkeypatch: pytest.MonkeyPatch, *, within: bool
+) -> None:
     target = Failing()
+    target.reads_within = within
     engine = engine_of(target, "goose", 3)
     engine.add(Request(PROMPT, 20))
     engine.step()
     engine.add(Request(BAD, 20))
     with monkeypatch.context() as patch:
-        patch.setattr(target, "prefill", lambda *given: 1 / 0)
+        failing = "submit_with_pieces" if within else "prefill"
+        patch.setattr(target, failing, lambda *given: 1 / 0)
         events = engine.step()
     assert {number: c.reason for number, c in finished(events).items()} == {1: "error"}
+    assert {e.request_id for e in events if isinstance(e, Delta)} == {0}, "it goes on in this step"
     assert drained(engine)[0].tokens == target.greedy(PROMPT, 20)
     assert not target.cached
 

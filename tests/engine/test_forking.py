@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.joining import PIECE
+from draftwood.engine.joining import BETWEEN, WITHIN
 from draftwood.engine.request import Completion, Finished, Request
 from draftwood.methods import method
 from draftwood.runner.attach import attach
@@ -14,7 +14,7 @@ from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.tiny_llama import tiny_llama
 
 TEXT = tuple(1 + i * i % 11 for i in range(40))
-LONG = tuple(1 + i * i % 11 for i in range(2 * PIECE + 7))
+LONG = tuple(1 + i * i % 11 for i in range(2 * BETWEEN + 7))
 
 
 class Counting(MarkovTarget):
@@ -25,6 +25,10 @@ class Counting(MarkovTarget):
     def prefill(self, slots: Any, prompts: Any, *rest: Any, **named: Any) -> Any:
         self.computed += sum(map(len, prompts))
         return super().prefill(slots, prompts, *rest, **named)
+
+    def submit_with_pieces(self, slots: Any, trees: Any, needs: Any, pieces: Any) -> Any:
+        self.computed += sum(map(len, pieces.values()))
+        return super().submit_with_pieces(slots, trees, needs, pieces)
 
 
 def engine_of(target: MarkovTarget, name: str, **options: Any) -> Engine:
@@ -65,9 +69,11 @@ def test_namespaces_share_nothing() -> None:
     assert target.computed == 2 * len(TEXT)
 
 
+@pytest.mark.parametrize("within", [True, False])
 @pytest.mark.parametrize("ended", ["leader", "follower"])
-def test_one_that_ends_early_leaves_the_others(ended: str) -> None:
+def test_one_that_ends_early_leaves_the_others(ended: str, *, within: bool) -> None:
     target = Counting(context_limit=2048)
+    target.reads_within = within
     engine = engine_of(target, "goose")
     running = engine.add(Request(TEXT, 60))
     engine.step()
@@ -80,7 +86,7 @@ def test_one_that_ends_early_leaves_the_others(ended: str) -> None:
     assert done[running].tokens == target.greedy(TEXT, 60)
     assert [done[number].tokens for number in numbers] == [target.greedy(LONG, 10)] * 2
     if ended == "follower":
-        assert target.computed - before == len(LONG) - PIECE
+        assert target.computed - before == len(LONG) - (WITHIN if within else BETWEEN)
     assert not target.cached
 
 

@@ -1,4 +1,4 @@
-"""Prompts are cached in pieces between the steps of requests that run."""
+"""Prompts are cached in pieces, between the steps of requests that run or within them."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import torch
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.engine.engine import Engine
-from draftwood.engine.joining import PIECE, shared_out
+from draftwood.engine.joining import BETWEEN, WITHIN, shared_out
 from draftwood.engine.request import Delta, Event, Finished, Request
 from draftwood.methods import method
 from draftwood.policies.auto.calibration import Calibration
@@ -27,7 +27,7 @@ from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.tiny_llama import tiny_llama
 
 PROMPT = (3, 1, 4, 1, 5, 9, 2, 6)
-LONG = tuple(1 + i * i % 11 for i in range(6 * PIECE + 7))
+LONG = tuple(1 + i * i % 11 for i in range(6 * BETWEEN + 7))
 
 
 def engine_of(target: MarkovTarget, name: str = "goose") -> Engine:
@@ -43,9 +43,11 @@ def tokens_of(events: list[Event], number: int) -> list[int]:
     ]
 
 
+@pytest.mark.parametrize("within", [True, False])
 @pytest.mark.parametrize("name", ["ar", "goose", "talon", "eagle3", "auto", "tr"])
-def test_a_long_prompt_joins_between_the_steps_of_others(name: str) -> None:
+def test_a_long_prompt_joins_in_pieces(name: str, *, within: bool) -> None:
     target = MarkovTarget(context_limit=4096)
+    target.reads_within = within
     engine = engine_of(target, name)
     running = engine.add(Request(PROMPT, 300))
     engine.step()
@@ -53,12 +55,14 @@ def test_a_long_prompt_joins_between_the_steps_of_others(name: str) -> None:
     target.pieces.clear()
     between = 0
     events: list[Event] = []
+    forwards = target.forwards
     while not tokens_of(events, late):
         found = engine.step()
         events += found
         assert tokens_of(found, running), "the one that runs gets a token in every step"
         between += 1
     assert between == len(target.pieces) >= (2 if name == "auto" else 3)
+    assert target.forwards - forwards == between
     assert sum(target.pieces) == len(LONG)
     while engine.busy:
         events += engine.step()
@@ -115,7 +119,7 @@ def tuner_of(first: float, token: float) -> AutoTuner:
 def test_a_piece_is_as_large_as_makes_its_tokens_cheap() -> None:
     # A token of a piece of n takes 1 + first / n, and 1.05 times that of 2,048 at most.
     assert tuner_of(3.2, 1.0).prompt_piece() == 64
-    assert tuner_of(3.4, 1.0).prompt_piece() == 128
+    assert tuner_of(3.4, 1.0).prompt_piece() == 96
     assert tuner_of(1.0, 1.0).prompt_piece() == 32
     assert tuner_of(1e6, 1.0).prompt_piece() == 2048
 
@@ -134,8 +138,34 @@ def test_a_piece_is_no_larger_where_large_ones_are_dearer() -> None:
     costs = StepCosts(Curve((1, 2), (1.0, 1.0)), prompt=prompt)
     tuner = AutoTuner(Calibration(), LiveCosts(costs))
     tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
-    # 0.5, 0.47 and 0.59 a token.
-    assert tuner.prompt_piece() == 128
+    # For 64, 96, 128 and 192 tokens 0.5, 0.48, 0.47 and 0.55 each.
+    assert tuner.prompt_piece() == 96
+
+
+def test_a_piece_within_a_step_costs_what_it_adds() -> None:
+    # Beside one root: 1 + 0.5 a token, up to 65 tokens, then 2 each; alone 1.5 a token at least.
+    forward = Curve((1, 65, 129), (1.5, 33.5, 161.5))
+    prompt = Curve((1, 64, 128), (3.0, 96.0, 192.0))
+    tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
+    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
+    assert tuner.prompt_piece_within() == 32
+    # It takes as long as the other part of the step, unless tokens are dear then.
+    forward = Curve((1, 65, 129), (21.0, 53.0, 181.0))
+    tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
+    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
+    assert tuner.prompt_piece_within() == 48
+    forward = Curve((1, 65, 129), (50.0, 82.0, 210.0))
+    tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
+    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
+    assert tuner.prompt_piece_within() == 64
+
+
+def test_no_piece_goes_with_a_step_where_it_costs_less_between() -> None:
+    forward = Curve((1, 65), (1.5, 129.5))
+    prompt = Curve((1, 64, 128), (3.0, 96.0, 192.0))
+    tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
+    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
+    assert tuner.prompt_piece_within() == 0
 
 
 def test_a_piece_takes_as_long_as_a_step() -> None:
@@ -148,8 +178,41 @@ def test_a_piece_takes_as_long_as_a_step() -> None:
     assert tuner.prompt_piece() == 128, "the step's forward is over 100 tokens"
 
 
+def test_pieces_of_several_prompts_go_with_a_step() -> None:
+    target = MarkovTarget(context_limit=4096)
+    engine = engine_of(target)
+    engine.add(Request(PROMPT, 300))
+    engine.step()
+    prompts = [LONG[:30], LONG[5:40], LONG[9:99]]
+    numbers = [engine.add(Request(prompt, 5)) for prompt in prompts]
+    target.pieces.clear()
+    events = engine.step()
+    assert target.pieces == [30, WITHIN - 30]
+    assert len(prompts[0]) + len(prompts[1]) > WITHIN
+    assert tokens_of(events, numbers[0]) == list(target.greedy(prompts[0], 1))
+    while engine.busy:
+        events += engine.step()
+    assert target.pieces == [30, 18, 17, 31, 48, 11]
+    done = {e.request_id: e.completion for e in events if isinstance(e, Finished)}
+    for number, prompt in zip(numbers, prompts, strict=True):
+        assert done[number].tokens == target.greedy(prompt, 5)
+
+
+def test_more_requests_that_run_take_larger_pieces_with_them() -> None:
+    target = MarkovTarget(context_limit=4096)
+    engine = engine_of(target, "ar")
+    for i in range(40):
+        engine.add(Request((*PROMPT, i % 13), 300))
+    engine.step()
+    engine.add(Request(LONG, 5))
+    target.pieces.clear()
+    engine.step()
+    assert target.pieces == [80]
+
+
 def test_the_tuner_learns_what_pieces_take(monkeypatch: pytest.MonkeyPatch) -> None:
     target = MarkovTarget(context_limit=4096)
+    target.reads_within = False
     engine = engine_of(target, "auto")
     told: list[tuple[int, float]] = []
     monkeypatch.setattr(
@@ -166,12 +229,18 @@ def test_the_tuner_learns_what_pieces_take(monkeypatch: pytest.MonkeyPatch) -> N
     assert all(seconds > 0.0 for _, seconds in told)
 
 
-def test_pieces_of_a_model() -> None:
+@pytest.mark.parametrize("within", [True, False])
+@pytest.mark.parametrize("name", ["goose", "eagle3"])
+def test_pieces_of_a_model(name: str, monkeypatch: pytest.MonkeyPatch, *, within: bool) -> None:
     model = tiny_llama(context=2048)
     prompt = [7 + i * i % 50 for i in range(600)]
     runner = attach(model)
     assert not isinstance(runner, RecomputingRunner)
-    engine = Engine(runner, method("goose"))
+    assert runner.readable(runner.open(700), 600)
+    if not within:
+        monkeypatch.setattr(type(runner), "readable", lambda *_: False)
+    host = FakeHost(runner.info)
+    engine = Engine(runner, method(name), host=host)
     [alone] = engine.generate([Request(prompt, 12, eos=())])
     engine.add(Request(prompt[:9], 40, eos=()))
     engine.step()
@@ -181,4 +250,6 @@ def test_pieces_of_a_model() -> None:
         events += engine.step()
     done = {e.request_id: e.completion for e in events if isinstance(e, Finished)}
     assert done[late].tokens == alone.tokens
+    # A draft model reads a prompt in pieces as well while others run.
+    assert name != "goose" or done[late].tally.steps == alone.tally.steps
     runner.detach()

@@ -2,7 +2,7 @@
 
 import dataclasses
 import zlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -35,7 +35,7 @@ from draftwood.protocols import (
     Translation,
 )
 from draftwood.runner.attach import attach
-from draftwood.tree import TokenTree
+from draftwood.tree import TokenTree, tree_of
 from tests.factories.dflash_drafters import made_network
 from tests.factories.gemma4_assistants import made_assistant
 from tests.factories.hydra_heads import made_hydra
@@ -153,6 +153,9 @@ class MarkovTarget:
     can be compared with a three-line reference (:meth:`greedy`).
     """
 
+    #: Whether forwards over trees take pieces of prompts.
+    reads_within = True
+
     def __init__(
         self, vocab_size: int = 13, seed: int = 0, context_limit: int = 256, sharpness: float = 3.0
     ) -> None:
@@ -217,6 +220,28 @@ class MarkovTarget:
         assert all(n > 0 for n in prompts)
         self.pieces += [len(piece) for piece in pieces]
         return self.prefill(slots, pieces, needs)
+
+    def readable(self, slot: int, tokens: int) -> bool:
+        return self.reads_within
+
+    def submit_with_pieces(
+        self,
+        slots: Sequence[int],
+        trees: Sequence[TokenTree],
+        needs: Needs,
+        pieces: Mapping[int, Sequence[int]],
+    ) -> Computed:
+        self.pieces += [len(piece) for piece in pieces.values()]
+        chains = [tree_of(ids, range(-1, len(ids) - 1), "prompt") for ids in pieces.values()]
+        found = self.forward([*slots, *pieces], [*trees, *chains], needs)
+        for i in range(len(trees), len(found)):
+            rows, features = found[i], found[i].features
+            if not needs.prompt_rows:
+                last = TargetOutput(
+                    *(rows.logits[-1:], rows.argmax[-1:], rows.top_tokens[-1:], rows.top_probs[-1:])
+                )
+                found[i] = dataclasses.replace(last, features=features)
+        return Computed(found)
 
     def savable(self, slot: int, length: int) -> int:
         return length

@@ -132,7 +132,7 @@ class AdaptiveTuner(Tuner):
         if any(bid is not None for bid in report.bids):
             self.acceptance.step()
         times, nodes = report.times, sum(outcome.tree.drafted for outcome in report.outcomes)
-        if not report.recorded:
+        if report.typical:
             size = (self._batch + nodes, self._context, self._batch)
             self.costs.observe(*size, times.target, times.after_target)
         return found

@@ -78,8 +78,8 @@ _ASKED, _ASKED_WEIGHT = 0.2, 64.0
 """Share of the steps in which a drafter that has read a request's text is asked again, at first,
 and its weight, in steps of a request. What it reads at first is paid back by these steps alone."""
 
-_PIECES = (32, 64, 128, 256, 512, 1024, 2048)
-"""Prompt tokens that may be cached between two steps."""
+_PIECES = (32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048)
+"""Prompt tokens that may be cached between two steps, or within one."""
 
 _DEAREST = 1.05
 """Cost of a token in such a piece, over that of a token in the cheapest one, at most."""
@@ -136,6 +136,7 @@ class AutoTuner(Tuner):
         self._newest = 0.0  # seconds of the newest step, as expected
         self._net = 0.0
         self._unpaid = Spread()
+        self._read = 0  # tokens of prompts that the step's forward caches
 
     def begin(self, loads: Sequence[RequestLoad]) -> list[Forecast]:
         """See :class:`draftwood.protocols.Tuner`."""
@@ -189,10 +190,14 @@ class AutoTuner(Tuner):
         draft levels does not count.
         """
         now, context, batch, rate = self._now, self._context, self.batch, self.rate
-        usual = rate * self._seconds(round(batch * self._recent_nodes))
-        others = batch + round((batch - 1) * self._recent_nodes)
+        drafted = self._recent_nodes
+        usual = rate * self._seconds(round(batch * drafted))
+        with_prompts = now.step(batch + self._read + round(batch * drafted), context, batch)
+        others = batch + self._read + round((batch - 1) * drafted)
         # All requests ask for like numbers of nodes.
-        further = cache(lambda nodes: rate * now.step(others + nodes, context, batch) - usual)
+        further = cache(
+            lambda nodes: rate * (now.step(others + nodes, context, batch) - with_prompts)
+        )
         mean_pace = sum(load.pace for load in self._loads) / batch
 
         def of(load: RequestLoad, weight: float) -> Callable[[int], float]:
@@ -281,13 +286,21 @@ class AutoTuner(Tuner):
         return count, best
 
     def _forward(self, nodes: int) -> float:
-        """Seconds of the target's forward over the roots and so many drafted nodes."""
-        return self._now.target.seconds(self.batch + nodes, self._context, self.batch)
+        """Seconds of the target's forward over the roots and so many drafted nodes.
+
+        Pieces of prompts go with them.
+        """
+        tokens = self.batch + self._read + nodes
+        return self._now.target.seconds(tokens, self._context, self.batch)
 
     @property
     def recent_price(self) -> float:
         """See :class:`draftwood.protocols.Tuner`; a moving average, 1 at most."""
         return self._recent_price
+
+    def reads_within(self, tokens: int) -> None:
+        """See :class:`draftwood.protocols.Tuner`."""
+        self._read = tokens
 
     def observe_prompt(self, tokens: int, seconds: float) -> None:
         """See :class:`draftwood.protocols.Tuner`."""
@@ -296,15 +309,29 @@ class AutoTuner(Tuner):
     def prompt_piece(self) -> int:
         """See :class:`draftwood.protocols.Tuner`.
 
-        The smallest piece that takes no less than the newest step, and whose tokens cost little
-        more than those of the cheapest one. So both sides get about half of the time.
+        Of the pieces whose tokens cost little more than those of the cheapest one, the smallest
+        that takes no less than the newest step, so that both sides get about half of the time. If
+        all of them take less, it is the largest.
         """
         curve = self.costs.prompt or self._now.target
-        seconds = {piece: curve.seconds(piece) for piece in _PIECES}
-        cheap = _DEAREST * min(taken / piece for piece, taken in seconds.items())
+        return self._cheap_piece({piece: curve.seconds(piece) for piece in _PIECES})
+
+    def prompt_piece_within(self) -> int:
+        """See :class:`draftwood.protocols.Tuner`; the rule of :meth:`prompt_piece`."""
+        tokens = self.batch + round(self.batch * self._recent_nodes)
+        seconds = {p: self.costs.within(self.batch, tokens, 0, p) for p in _PIECES}
+        between = self.costs.prompt or self._now.target
+        least = min(between.seconds(piece) / piece for piece in _PIECES)
+        if min(taken / piece for piece, taken in seconds.items()) > least:
+            return 0
+        return self._cheap_piece(seconds)
+
+    def _cheap_piece(self, seconds: Mapping[int, float]) -> int:
+        """The piece to cache, given the seconds that each takes."""
+        dearest = _DEAREST * min(taken / piece for piece, taken in seconds.items())
+        cheap = [piece for piece, taken in seconds.items() if taken <= dearest * piece]
         least = max(self._plain, self._newest)
-        pays = (p for p, taken in seconds.items() if least <= taken <= cheap * p)
-        return next(pays, _PIECES[-1])
+        return next((piece for piece in cheap if seconds[piece] >= least), cheap[-1])
 
     def observe(self, report: StepReport) -> list[Prediction | None]:
         """See :class:`draftwood.protocols.Tuner`."""
@@ -393,7 +420,9 @@ class AutoTuner(Tuner):
         times, seconds = report.times, report.times.total
         searched = any(bid is not None for bid in report.bids)
         tokens, outside = self.batch + nodes, times.after_target
-        self.costs.observe(tokens, self._context, self.batch, times.target, outside)
+        read = report.prompt_tokens
+        seconds -= self.costs.within(self.batch, tokens, self._context, read)
+        self.costs.observe(tokens, self._context, self.batch, times.target, outside, read)
         if searched:
             search = times.draft if report.search is None or not forwards else report.search
             drafting = times.draft - search

@@ -71,7 +71,7 @@ class ThroughputTuner(Tuner):
         if len(self._short) == _SHORT:
             self._width.shorten(max(self._short))
             self._short = []
-        if filled and not report.recorded:
+        if filled and report.typical:
             accepted = sum(len(each.path) for each in filled)
             looked_at = sum(min(len(each.path) + 1, self._given) for each in filled)
             committed = sum(len(each.committed) for each in filled) / len(filled)

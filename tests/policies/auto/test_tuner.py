@@ -366,17 +366,17 @@ def test_a_step_teaches_the_costs() -> None:
     reading = DRAFT.seconds(6) - DRAFT.seconds(1)
     drafting = DRAFT.seconds(1) + DRAFT.seconds(4) + reading
     levels = pytest.approx({"draft": drafting})
-    assert seen == [(5, 12, 2, 1.25, 0.75), (2, 0.125, 0.375, levels)]
+    assert seen == [(5, 12, 2, 1.25, 0.75, 0), (2, 0.125, 0.375, levels)]
     # Four further steps of the request gain from that reading as well, and are charged for it.
     later = reading * min(1.0, 0.375 / drafting) * 4 / 5
     plain = Recording(WITH_DRAFT).now(2).step(2, 12, 2)
     assert compared == [(2, True, 3, pytest.approx((2.5 - later) / plain))]
     step([7], [bid(0.9)], [ONE_RIGHT])
-    assert seen[2:] == [(2, 7, 1, 1.25, 0.75), (1, 0.5, 0.0, {})], "no level was asked"
+    assert seen[2:] == [(2, 7, 1, 1.25, 0.75, 0), (1, 0.5, 0.0, {})], "no level was asked"
     plain = Recording(WITH_DRAFT).now(1).step(1, 7, 1)
     assert compared[1:] == [(1, True, 2, pytest.approx((2.5 + later / 5) / plain))]
     step([7], [None], [NOTHING_RIGHT])
-    assert seen[4:] == [(1, 7, 1, 1.25, 0.75)], "no request has searched"
+    assert seen[4:] == [(1, 7, 1, 1.25, 0.75, 0)], "no request has searched"
     assert len(compared) == 3
     # A step in which a forward was recorded took longer than any other will.
     step([7], [bid(0.9)], [ONE_RIGHT], recorded=True)
@@ -386,6 +386,35 @@ def test_a_step_teaches_the_costs() -> None:
     step([7], [bid(0.9, levels=(1,))], [ONE_RIGHT], backlog=50)
     little = "a step that mostly reads says little of levels"
     assert seen[-1] == (1, 0.125, 0.375, {"draft": 0.0}), little
+
+
+def test_prompts_within_a_step_are_no_time_of_the_method() -> None:
+    seen: list[tuple[object, ...]] = []
+    compared: list[tuple[object, ...]] = []
+
+    class Recording(LiveCosts):
+        def observe(self, *step: float) -> None:
+            seen.append(step)
+
+        def compare(self, *step: object) -> None:
+            compared.append(step)
+
+    of = AutoTuner(Calibration(), Recording(StepCosts(STEEP)))
+    target = STEEP
+    for read in (0, 40):
+        of.reads_within(read)
+        begin(of, [7])
+        price = of.price([bid(0.9)])
+        further = target.seconds(2 + read) - target.seconds(1 + read)
+        assert of.recent_price > 0.0
+        assert (price.least == 0.9) == (of.rate * further < 0.9)
+        times = StepTimes(0.5, 1.25 + target.seconds(2 + read) - target.seconds(2), 0.25)
+        report = StepReport([bid(0.9)], [ONE_RIGHT], times, prompt_tokens=read)
+        assert report.typical == (not read)
+        of.observe(report)
+    assert [step[0] for step in seen] == [2, 2]
+    assert [step[-1] for step in seen] == [0, 40]
+    assert compared[0][-1] == pytest.approx(compared[1][-1]), "the prompt took the rest"
 
 
 @pytest.mark.parametrize(("requests", "backlog"), [(1, 5000), (2, MOST_READ), (2, 5000)])

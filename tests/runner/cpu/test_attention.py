@@ -160,7 +160,9 @@ def test_sequences_of_different_lengths_are_each_as_alone(
 
 
 def causal(group: int, q: int, kv: int, dtype: torch.dtype) -> Tensor:
-    return torch.full((q, kv), -torch.inf, dtype=dtype).triu(kv - q + 1).repeat(group, 1)[None, None]
+    return (
+        torch.full((q, kv), -torch.inf, dtype=dtype).triu(kv - q + 1).repeat(group, 1)[None, None]
+    )
 
 
 @pytest.mark.parametrize("width", [64, 80])

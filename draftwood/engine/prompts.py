@@ -1,0 +1,105 @@
+"""Caches the prompts of requests that join: at once, between the steps of others or within these.
+
+While no request runs, prompts are cached at once. Otherwise each step caches a piece of them. On a
+CPU the piece is part of the step's forward, where that is cheaper: weights are read once for both.
+"""
+
+from collections.abc import Sequence
+from time import perf_counter
+
+from draftwood.engine.forking import fork, leaders
+from draftwood.engine.joining import (
+    A_REQUEST,
+    ALONE,
+    BETWEEN,
+    WITHIN,
+    JoiningRequest,
+    PromptPiece,
+    shared_out,
+)
+from draftwood.protocols import Needs, ResumableTarget, Target, Tuner, shared
+from draftwood.runner.recurrent.states import TAIL
+
+
+class Prompts:
+    """The prompts of one engine's requests.
+
+    Args:
+        target: caches them.
+        needs: of the drafters.
+        tuner: knows what a piece costs; None: it is not known.
+
+    Attributes:
+        resumable: the target, if it can begin with tokens that were cached before.
+        end_apart: whether the last tokens of a prompt are cached by themselves, so that the states
+            before them can be kept.
+    """
+
+    def __init__(self, target: Target, needs: Needs, tuner: Tuner | None) -> None:
+        self._target = target
+        self.resumable = target if isinstance(target, ResumableTarget) else None
+        self._needs = needs
+        self._tuner = tuner
+        self._shared = shared(target)
+        self._times = tuner is not None and target.info.device.type == "cpu"
+        self.end_apart = False
+
+    def cache(self, joining: Sequence[JoiningRequest], *, alone: bool) -> None:
+        """Cache the next piece of the prompts of requests that join.
+
+        ``alone``: no request runs. A target that is not resumable caches all prompts at once.
+        """
+        joining, resumable = leaders(joining), self.resumable
+        left = [request.left for request in joining]
+        counts = left
+        if resumable is not None:
+            piece = (self._tuner and self._tuner.prompt_piece()) or BETWEEN
+            counts = shared_out(left, ALONE if alone else piece)
+        if self.end_apart:
+            counts = [
+                min(n, own - TAIL) if own > TAIL else n for n, own in zip(counts, left, strict=True)
+            ]
+        served = [PromptPiece(r, n) for r, n in zip(joining, counts, strict=True) if n]
+        slots, pieces = [each.slot for each in served], [each.ids for each in served]
+        begun = perf_counter()
+        if resumable is not None and (counts != left or any(r.done for r in joining)):
+            prompts = [len(each.request.sequence.request.ids) for each in served]
+            rows = resumable.prefill_piece(slots, pieces, self._needs, prompts)
+        else:
+            rows = self._target.prefill(slots, pieces, self._needs)
+        self._note(sum(map(len, pieces)), perf_counter() - begun)
+        for each, found in zip(served, rows, strict=True):
+            each.request.add(each.tokens, found)
+
+    def within(self, joining: Sequence[JoiningRequest], running: int) -> list[PromptPiece]:
+        """The pieces to cache in the next step's forward; none: they are cached before it.
+
+        ``running``: requests whose step it is.
+        """
+        resumable = self.resumable
+        if not joining or resumable is None:
+            return []
+        known = None if self._tuner is None else self._tuner.prompt_piece_within()
+        tokens = max(WITHIN, A_REQUEST * running) if known is None else known
+        joining = leaders(joining)
+        counts = shared_out([request.left for request in joining], tokens)
+        found = [PromptPiece(r, n) for r, n in zip(joining, counts, strict=True) if n]
+        readable = all(resumable.readable(each.slot, each.tokens) for each in found)
+        return found if readable else []
+
+    def cached(self, joining: Sequence[JoiningRequest]) -> list[JoiningRequest]:
+        """The requests whose whole prompts are cached, those that follow such a one included."""
+        if self.resumable is not None:
+            fork(joining, self.resumable)
+        return [request for request in joining if not request.left]
+
+    def _note(self, tokens: int, seconds: float) -> None:
+        """Have the tuner learn what it took to cache tokens of prompts.
+
+        Beside another device than the CPU that is not known: its work has only been queued.
+        """
+        if self._tuner is None or not self._times:
+            return
+        if self._shared is not None:
+            [seconds] = self._shared.of_first((seconds,))
+        self._tuner.observe_prompt(tokens, seconds)

@@ -8,9 +8,8 @@ around it is the same for many at once.
 nodes, fitted to recent steps; a step far slower than the moving average counts as a few times that.
 Draft levels are scaled with the machine as a whole, and those of each drafter by the time that
 drafting takes from the first of them on. Pieces of prompts correct the curve of prompts. Where they
-are part of a step's forward, what they add to it is a share of what as many nodes would, as nobody
-reads the logits of most: such steps correct that share, and not the curve. Knows neither engine nor
-clock.
+are part of a step's forward, what they add to it is predicted from that curve: such steps correct a
+factor of this, and not the forward's curve. Knows neither engine nor clock.
 """
 
 import math
@@ -50,10 +49,10 @@ _FORGOTTEN = 2.0 ** (-1.0 / 512.0)
 """What is left, after a step, of the logarithm of a drafter's factor that was not asked."""
 
 _WITHIN_WEIGHT, _WITHIN_HALF_LIFE = 4.0, 32.0
-"""Weight of the first share of prompts within steps, and half-life of the share, in steps."""
+"""Weight of the first factor of prompts within steps, 1, and half-life of the factor, in steps."""
 
 _UNUSED = 0.25
-"""Weight of the first share when prompts are cached between two steps: it is tried again."""
+"""Weight of that 1 when prompts are cached between two steps: the other way is tried again."""
 
 _SOON, _SELDOM = 4, 64
 """Steps with a search after which one without is due, in a batch of several sequences: at first,
@@ -94,17 +93,20 @@ class LiveCosts:
         for each in {id(found): found for found in self._followed.values()}.values():
             each.within.forget(_UNUSED)
 
-    def within(self, batch: int, tokens: int, context: int, prompt_tokens: int) -> float:
+    def within(self, batch: int, tokens: int, prompt_tokens: int) -> float:
         """Seconds that tokens of prompts add to the target's forward of a step.
 
         Args:
             batch: sequences.
             tokens: scored, roots included.
-            context: cached tokens, summed over the batch.
             prompt_tokens: cached as well.
         """
-        at = self._at(batch)
-        return at.within.value * _added(at.now.target, tokens, context, batch, prompt_tokens)
+        return self._at(batch).within.value * self._added(batch, tokens, prompt_tokens)
+
+    def _added(self, batch: int, tokens: int, prompt_tokens: int) -> float:
+        """The same as predicted: a forward that is larger by so many tokens without logits."""
+        curve = self.prompt or self._at(batch).now.target
+        return curve.seconds(tokens + prompt_tokens) - curve.seconds(tokens)
 
     def plain_due(self, batch: int) -> bool:
         """Whether a batch has searched for so long that a plain step is to be timed.
@@ -138,7 +140,8 @@ class LiveCosts:
             outside: seconds outside of all forwards, after the trees were grown.
             prompt_tokens: that the target's forward has cached as well.
         """
-        self._at(batch).observe(tokens, context, batch, target, outside, prompt_tokens)
+        added = self._added(batch, tokens, prompt_tokens) if prompt_tokens else None
+        self._at(batch).observe(tokens, context, batch, target, outside, added)
 
     def drafts(self, batch: int) -> bool:
         """Whether drafting is ahead of plain decoding in such batches, or is to be tried again."""
@@ -198,20 +201,6 @@ def _spread(costs: StepCosts, batch: int) -> StepCosts:
     return replace(costs, target=replace(known, sizes=known.sizes + beyond, base=base))
 
 
-def _added(curve: Curve, tokens: int, context: int, batch: int, further: int) -> float:
-    """Seconds that further tokens add to a forward."""
-    whole = curve.seconds(tokens + further, context, batch)
-    return whole - curve.seconds(tokens, context, batch)
-
-
-def _share_within(costs: StepCosts) -> float:
-    """What tokens of a prompt take of the time of as many nodes."""
-    if costs.prompt is None:
-        return 1.0
-    size = costs.prompt.sizes[-1]
-    return min(1.0, costs.prompt.seconds(size) / costs.target.seconds(size))
-
-
 def _scaled(curve: Curve, factor: float) -> Curve:
     return replace(
         curve,
@@ -235,9 +224,9 @@ class _Followed:
         self._met: set[str] = set()
         self._given = costs
         self._target = Refined(costs.target)
-        self.within = DecayedRatio(_share_within(costs), _WITHIN_WEIGHT, _WITHIN_HALF_LIFE)
+        self.within = DecayedRatio(1.0, _WITHIN_WEIGHT, _WITHIN_HALF_LIFE)
         self._steps = 0
-        self._waiting: list[tuple[int, int, int, float, float, int]] = []
+        self._waiting: list[tuple[int, int, int, float, float, float | None]] = []
         # Sums over steps: 1, n, n^2, seconds, n * seconds.
         n, square = _SPREAD, 2 * _SPREAD**2
         line = (1.0, n, square, costs.fixed + costs.node * n, costs.fixed * n + costs.node * square)
@@ -257,8 +246,11 @@ class _Followed:
             self._plain_after = min(2 * self._plain_after, _SELDOM)
         self._searched_steps = 0
 
-    def observe(self, *step: *tuple[int, int, int, float, float, int]) -> None:
-        """Count a step, see :meth:`LiveCosts.observe`."""
+    def observe(self, *step: *tuple[int, int, int, float, float, float | None]) -> None:
+        """Count a step, see :meth:`LiveCosts.observe`.
+
+        Last come the seconds that prompts were predicted to add to the forward; None: it had none.
+        """
         # A step is not read before the curve is made anew, and waits until then: behind a forward
         # all code is slow at first, and of several steps at once only one pays for that.
         self._waiting.append(step)
@@ -319,16 +311,14 @@ class _Followed:
         batch: int,
         target: float,
         outside: float,
-        prompt_tokens: int,
+        predicted: float | None,
     ) -> None:
-        if prompt_tokens:
-            # A large piece says as much as a small one.
-            curve = self._target.curve
-            usual = _added(curve, tokens, context, batch, prompt_tokens)
-            added = target - curve.seconds(tokens, context, batch)
-            self.within.add(min(max(added / usual, 0.0), _CUT), 1.0)
-        else:
+        if predicted is None:
             self._target = self._target.observe(tokens, context, batch, target)
+        elif predicted > 0.0:
+            # A large piece says as much as a small one.
+            added = target - self._target.curve.seconds(tokens, context, batch)
+            self.within.add(min(max(added / predicted, 0.0), _CUT), 1.0)
         nodes = tokens - batch
         mean = self.now.fixed + self.now.node * nodes
         seconds = max(0.0, outside - self.now.sequence * (batch - 1))

@@ -8,7 +8,7 @@ bytes, so text comes from an incremental UTF-8 decoder and nothing is decoded tw
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
 from draftwood.tree import common_prefix
@@ -35,14 +35,18 @@ def text_stream(
     prompt_ids: Sequence[int],
     *,
     skip_special_tokens: bool = True,
+    shown: Collection[int] = (),
 ) -> TextStream:
-    """Text of the tokens generated after a prompt, by default without special tokens."""
+    """Text of the tokens generated after a prompt.
+
+    By default without special tokens, except those of them that are ``shown``.
+    """
     if is_byte_level(tokenizer):
-        quick = ByteDetokenizer(tokenizer, skip_special_tokens=skip_special_tokens)
+        quick = ByteDetokenizer(tokenizer, skip_special_tokens=skip_special_tokens, shown=shown)
         # A prompt that ends within a character shares that one with what follows.
         if quick.ends_between_characters(prompt_ids):
             return quick
-    return Detokenizer(tokenizer, prompt_ids, skip_special_tokens=skip_special_tokens)
+    return Detokenizer(tokenizer, prompt_ids, skip_special_tokens=skip_special_tokens, shown=shown)
 
 
 def is_byte_level(tokenizer: "PreTrainedTokenizerBase") -> bool:
@@ -76,6 +80,7 @@ class Detokenizer:
         tokenizer: any of transformers' tokenizers.
         prompt_ids: what the generated tokens follow.
         skip_special_tokens: leave special tokens out.
+        shown: special tokens that are not left out.
     """
 
     def __init__(
@@ -84,11 +89,12 @@ class Detokenizer:
         prompt_ids: Sequence[int] = (),
         *,
         skip_special_tokens: bool = True,
+        shown: Collection[int] = (),
     ) -> None:
         self._tokenizer = tokenizer
         self._skips = skip_special_tokens
-        added = tokenizer.added_tokens_decoder.items() if skip_special_tokens else ()
-        self._hidden = frozenset(token for token, content in added if content.special)
+        self._shows = bool(shown)
+        self._hidden = _hidden(tokenizer, shown) if skip_special_tokens else frozenset()
         self._window = self._tail(prompt_ids)
         self._settled = len(self._window)  # tokens whose text is out and final
         self._shown = self._decode(self._window)  # text of the window that is out
@@ -164,14 +170,22 @@ class Detokenizer:
         return token in self._hidden or BYTE_TOKEN.match(name) is not None
 
     def _decode(self, token_ids: Sequence[int]) -> str:
+        if self._shows:  # a tokenizer leaves all out, or none
+            token_ids = [token for token in token_ids if token not in self._hidden]
         return cast(
             str,
             self._tokenizer.decode(
                 list(token_ids),
-                skip_special_tokens=self._skips,
+                skip_special_tokens=self._skips and not self._shows,
                 clean_up_tokenization_spaces=False,
             ),
         )
+
+
+def _hidden(tokenizer: "PreTrainedTokenizerBase", shown: Collection[int]) -> frozenset[int]:
+    """The special tokens, except those that are shown."""
+    added = tokenizer.added_tokens_decoder.items()
+    return frozenset(token for token, content in added if content.special and token not in shown)
 
 
 def _alphabet() -> dict[str, int]:
@@ -199,14 +213,19 @@ class ByteDetokenizer:
     Args:
         tokenizer: one for which :func:`is_byte_level` holds.
         skip_special_tokens: leave special tokens out.
+        shown: special tokens that are not left out.
     """
 
     def __init__(
-        self, tokenizer: "PreTrainedTokenizerBase", *, skip_special_tokens: bool = True
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        skip_special_tokens: bool = True,
+        shown: Collection[int] = (),
     ) -> None:
         self._tokenizer = tokenizer
-        added = tokenizer.added_tokens_decoder.items() if skip_special_tokens else ()
-        self._known = {token: b"" for token, content in added if content.special}
+        hidden = _hidden(tokenizer, shown) if skip_special_tokens else ()
+        self._known = dict.fromkeys(hidden, b"")
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def ends_between_characters(self, token_ids: Sequence[int]) -> bool:

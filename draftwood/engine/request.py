@@ -36,6 +36,7 @@ class Request:
         stop: strings that end the sequence and are left out of its text (needs a tokenizer).
         min_new_tokens: neither a token nor a string ends the sequence before so many tokens.
         skip_special_tokens: leave special tokens out of the text.
+        shown_special_tokens: those that stay in it nevertheless.
         sampler: overrides ``sampling`` (for processors that come ready-made).
         should_stop: asked after every token with the int64 ids ``[1, length]`` so far.
         observer: called with each prefill and outcome, before the tokens count as generated.
@@ -61,6 +62,7 @@ class Request:
     grammar: Grammar | None = None
     min_new_tokens: int = 0
     skip_special_tokens: bool = True
+    shown_special_tokens: Collection[int] = ()
 
     @property
     def ids(self) -> Sequence[int]:

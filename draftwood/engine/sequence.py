@@ -76,7 +76,12 @@ class RunningRequest:
         self.history = History(request.ids, capacity=len(request.ids) + limit)
         self.noise = RequestNoise(request.sampling.seed, len(request.ids) - 1)
         self.stream = (
-            text_stream(tokenizer, request.ids, skip_special_tokens=request.skip_special_tokens)
+            text_stream(
+                tokenizer,
+                request.ids,
+                skip_special_tokens=request.skip_special_tokens,
+                shown=request.shown_special_tokens,
+            )
             if tokenizer
             else None
         )

@@ -8,7 +8,7 @@ from draftwood.engine.engine import Engine
 from draftwood.errors import DraftwoodError
 from draftwood.methods.recipe import Method
 from draftwood.models import Loaded
-from draftwood.server.parsing import parser_maker, response_template
+from draftwood.server.parsing import parser_maker, response_template, tag_tokens
 from draftwood.server.service import Service, started
 from draftwood.server.settings import PREFIX_CACHE, Names, ServeSettings, model_defaults
 from draftwood.server.tools import call_form
@@ -82,6 +82,7 @@ def service_of(
         most=max_batch + max_queue,
         template=template,
         parser=parser_maker(tokenizer, model),
+        tags=tag_tokens(tokenizer, model),
         call_form=call_form(response_template(tokenizer, model)),
         eos=loaded.eos,
     )

@@ -7,7 +7,7 @@ one answers with text alone.
 import logging
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -21,7 +21,7 @@ _STEPS = re.compile(r"[\w\s]*[^\w\s]|[\w\s]+")
 """Parts of a piece, cut where the delimiter of a call may end."""
 
 
-_REASONING, _CALLS = "reasoning_content", "tool_calls"
+_REASONING, _CALLS, _CONTENT = "reasoning_content", "tool_calls", "content"
 """Fields of a response template."""
 
 
@@ -168,11 +168,41 @@ def response_template(tokenizer: Any, model: Any) -> dict[str, Any] | None:
     return found
 
 
+def tag_tokens(tokenizer: Any, model: Any) -> frozenset[int]:
+    """The special tokens that a model's reasoning and its calls are written with."""
+    template = response_template(tokenizer, model) or {"fields": {}}
+    fields = [field for name, field in template["fields"].items() if name != _CONTENT]
+    spelt = [*_texts(fields)]
+    return frozenset(
+        token
+        for token, added in tokenizer.added_tokens_decoder.items()
+        if added.special and _named(added.content, spelt)
+    )
+
+
+def _named(token: str, texts: Sequence[str]) -> bool:
+    """Whether one of some texts and regular expressions has a token in it."""
+    return any(token in text or re.escape(token) in text for text in texts)
+
+
+def _texts(found: Any) -> Iterator[str]:
+    """All texts in a template or a part of it."""
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, Mapping):
+        for each in found.values():
+            yield from _texts(each)
+    elif isinstance(found, Sequence):
+        for each in found:
+            yield from _texts(each)
+
+
 def parser_maker(tokenizer: Any, model: Any) -> MakeParser | None:
     """How answers of a model are parsed; None if they are text alone."""
     template = response_template(tokenizer, model)
     if template is None:
         return None
+    template = _endless(template)
     from transformers.cli.serving import utils
     from transformers.utils.chat_parsing import ResponseParser
 
@@ -198,6 +228,18 @@ def parser_maker(tokenizer: Any, model: Any) -> MakeParser | None:
 def _without(template: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A response template without a field."""
     fields = {key: field for key, field in template["fields"].items() if key != name}
+    return {**template, "fields": fields}
+
+
+def _endless(template: Mapping[str, Any]) -> dict[str, Any]:
+    """A response template in which nothing ends the text of an answer.
+
+    The tokens that do are not in it, and what only looks like them is text.
+    """
+    fields = dict(template["fields"])
+    if _CONTENT in fields:
+        text = fields[_CONTENT].items()
+        fields[_CONTENT] = {key: each for key, each in text if not key.startswith("close")}
     return {**template, "fields": fields}
 
 

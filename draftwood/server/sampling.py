@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,7 +38,8 @@ class Wanted:
         default_tokens: if it gave none; None: what the context holds.
         logprobs: see :attr:`Request.logprobs`.
         prompt_field: the field that the prompt comes from.
-        parses: special tokens have to be in the text, as it will be parsed.
+        parses: the text will be parsed, so that special tokens have to be in it.
+        tags: those that have to; None: all.
         grammar: of the text, unless the body names one.
         limit_field: the field that ``max_tokens`` comes from.
     """
@@ -48,6 +49,7 @@ class Wanted:
     logprobs: int | None
     prompt_field: str
     parses: bool = False
+    tags: Collection[int] | None = None
     grammar: Grammar | None = None
     limit_field: str = "max_tokens"
 
@@ -74,6 +76,10 @@ def requests_of(
     user = hashlib.sha256(body.user.encode()).hexdigest()[:32] if body.user else ""
     if body.min_tokens and grammar is not None:
         raise refused("min_tokens", "a text of a given form may end earlier")
+    # What is parsed has its tags.
+    shows_all = wanted.parses and wanted.tags is None
+    skips = not shows_all and body.value("skip_special_tokens", True)
+    shown = (wanted.tags or ()) if wanted.parses else ()
     found = []
     for ids in prompts:
         limit = _limit(len(ids), wanted, settings)
@@ -93,7 +99,8 @@ def requests_of(
             grammar=grammar,
             speculate=body.value("speculate", True),
             min_new_tokens=body.min_tokens or 0,
-            skip_special_tokens=not wanted.parses and body.value("skip_special_tokens", True),
+            skip_special_tokens=skips,
+            shown_special_tokens=shown,
         )
         # Without a seed, equal prompts have answers of their own.
         first = secrets.randbits(64) if body.seed is None else sampling.seed

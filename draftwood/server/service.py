@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -44,6 +44,7 @@ class Service:
         metrics: of the server.
         eos: tokens that end an answer.
         parser: how answers of chats are parsed; None: they are text alone.
+        tags: special tokens that it reads; None: all.
         call_form: how the model writes tool calls; None: in no way that a grammar could ask for.
         created: when the server started, in seconds since 1970.
         room: for choices that are being prepared.
@@ -59,6 +60,7 @@ class Service:
     room: Room
     eos: frozenset[int]
     parser: MakeParser | None = None
+    tags: Collection[int] | None = None
     call_form: CallForm | None = None
     created: int = field(default_factory=lambda: int(time.time()))
     compiling: ThreadPoolExecutor = field(
@@ -149,6 +151,7 @@ def started(
     most: int | None,
     template: str | None = None,
     parser: MakeParser | None = None,
+    tags: Collection[int] | None = None,
     call_form: CallForm | None = None,
     eos: frozenset[int] = frozenset(),
 ) -> Service:
@@ -160,6 +163,7 @@ def started(
         most: requests that may be held at once.
         template: chat template, in the place of the tokenizer's.
         parser: see :class:`Service`.
+        tags: see :class:`Service`.
         call_form: see :class:`Service`.
         eos: see :class:`Service`.
     """
@@ -167,7 +171,7 @@ def started(
     metrics = ServerMetrics(settings.metrics_names, settings.names[0])
     text = TextWorker(engine.tokenizer, template, engine.target.info.vocab_size)
     thread = EngineThread(engine, most=most, watch=metrics.watch)
-    return Service(thread, text, settings, metrics, Room(thread), eos, parser, call_form)
+    return Service(thread, text, settings, metrics, Room(thread), eos, parser, tags, call_form)
 
 
 def arrival() -> float:

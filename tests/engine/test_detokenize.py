@@ -1,6 +1,7 @@
 """Text never changes once it is out, and its pieces add up to the tokenizer's own decoding."""
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -71,8 +72,8 @@ EMOJI = ("ð", "Ł", "ĺ", "Ģ")
 """The four bytes of 😀."""
 
 
-def decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
-    text = tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+def decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], *, skip: bool = True) -> str:
+    text = tokenizer.decode(list(ids), skip_special_tokens=skip, clean_up_tokenization_spaces=False)
     assert isinstance(text, str)
     return text
 
@@ -162,6 +163,20 @@ def test_a_prompt_that_ends_within_a_character_takes_the_general_stream() -> Non
 def test_tokens_without_bytes(stream: TextStream) -> None:
     bos, letter = named(BYTE_LEVEL, "<s>", "h")
     assert "".join(stream.push([token]) for token in (bos, letter, 10**6, bos)) == "h"
+
+
+@pytest.mark.parametrize("tokenizer", [BYTE_LEVEL, PIECES])
+def test_some_special_tokens_may_be_shown(tokenizer: PreTrainedTokenizerBase) -> None:
+    copied = deepcopy(tokenizer)
+    copied.add_special_tokens({"additional_special_tokens": ["<call>", "<odd>"]})
+    call, odd = named(copied, "<call>", "<odd>")
+    words = copied.encode("one two", add_special_tokens=False)
+    ids = [words[0], odd, call, *words[1:], odd]
+    for stream in (Detokenizer(copied, shown={call}), text_stream(copied, [], shown={call})):
+        text = "".join(stream.push([token]) for token in ids) + stream.flush()
+        assert text == decode(copied, [words[0], call, *words[1:]], skip=False)
+        assert "<call>" in text
+        assert "<odd>" not in text
 
 
 def test_added_tokens_outside_the_alphabet_are_spelt_out() -> None:

@@ -142,30 +142,37 @@ def test_a_piece_is_no_larger_where_large_ones_are_dearer() -> None:
     assert tuner.prompt_piece() == 96
 
 
+PROMPT_COSTS = Curve((1, 64, 128), (6.0, 37.5, 101.5))
+"""0.5 a token up to 64, then 1."""
+
+
+def beside(step: float) -> AutoTuner:
+    """A tuner of one request whose plain step takes so long."""
+    costs = StepCosts(Curve((1, 65), (step, step + 32.0)), prompt=PROMPT_COSTS)
+    tuner = AutoTuner(Calibration(), LiveCosts(costs))
+    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
+    return tuner
+
+
 def test_a_piece_within_a_step_costs_what_it_adds() -> None:
-    # Beside one root: 1 + 0.5 a token, up to 65 tokens, then 2 each; alone 1.5 a token at least.
-    forward = Curve((1, 65, 129), (1.5, 33.5, 161.5))
-    prompt = Curve((1, 64, 128), (3.0, 96.0, 192.0))
-    tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
-    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
-    assert tuner.prompt_piece_within() == 32
-    # It takes as long as the other part of the step, unless tokens are dear then.
-    forward = Curve((1, 65, 129), (21.0, 53.0, 181.0))
-    tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
-    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
-    assert tuner.prompt_piece_within() == 48
-    forward = Curve((1, 65, 129), (50.0, 82.0, 210.0))
-    tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
-    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
-    assert tuner.prompt_piece_within() == 64
+    assert beside(1.5).prompt_piece_within() == 32
+    assert beside(21.0).prompt_piece_within() == 48, "it takes as long as the rest of the step"
+    assert beside(50.0).prompt_piece_within() == 64, "larger ones have dear tokens"
 
 
-def test_no_piece_goes_with_a_step_where_it_costs_less_between() -> None:
-    forward = Curve((1, 65), (1.5, 129.5))
-    prompt = Curve((1, 64, 128), (3.0, 96.0, 192.0))
-    tuner = AutoTuner(Calibration(), LiveCosts(StepCosts(forward, prompt=prompt)))
-    tuner.begin([RequestLoad(10, 10, 1.0, 0.0)])
+def test_pieces_go_with_a_step_where_they_cost_less_than_between() -> None:
+    tuner = beside(21.0)
+    costs, forward = tuner.costs, tuner.costs.now(1).target.seconds(1)
+    predicted = costs.within(1, 1, 32)
+    assert predicted == PROMPT_COSTS.seconds(33) - PROMPT_COSTS.seconds(1)
+    for _ in range(64):
+        costs.observe(1, 10, 1, forward + 3 * predicted, 0.0, 32)
+    assert costs.within(1, 1, 32) == pytest.approx(3 * predicted, rel=0.1)
+    assert costs.now(1).target.seconds(1) == forward, "the forward's own costs are as before"
     assert tuner.prompt_piece_within() == 0
+    for _ in range(400):
+        costs.observe_prompt(64, 37.5)
+    assert tuner.prompt_piece_within() == 48, "it is tried again"
 
 
 def test_a_piece_takes_as_long_as_a_step() -> None:

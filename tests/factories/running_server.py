@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
@@ -80,6 +80,7 @@ def running(
     most: int | None = None,
     template: str | None = None,
     parser: MakeParser | None = None,
+    tags: Collection[int] | None = None,
     call_form: CallForm | None = None,
     eos: frozenset[int] = EOS,
     **settings: Any,
@@ -93,6 +94,7 @@ def running(
         most=most,
         template=template,
         parser=parser,
+        tags=tags,
         call_form=call_form,
         eos=eos,
     )

@@ -11,7 +11,7 @@ def test_a_long_prompt_and_a_chat() -> None:
     engine = Engine(loaded.model, "goose", loaded.tokenizer, prefix_cache="10MB")
     found = joining(engine, ids, 700, 2)
     assert not engine.busy
-    assert found["joining"]["steps"] == 3 + 4, "three pieces of 256 tokens, and four steps"
+    assert found["joining"]["steps"] == 14 + 4, "636 new tokens in pieces of 48, and four steps"
     assert 0 < found["usual"]["median"] <= found["usual"]["most"]
     assert found["first_token"] > 0 < found["alone"]
     turns = chat(engine, ids, 3, 40)

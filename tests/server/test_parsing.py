@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from draftwood.server.parsing import AnswerParser, Call, Part, Reasoning, Text, parser_maker
+from draftwood.server.parsing import (
+    AnswerParser,
+    Call,
+    Part,
+    Reasoning,
+    Text,
+    parser_maker,
+    tag_tokens,
+)
 from tests.factories.running_server import running, tiny_engine
 from tests.factories.tiny_llama import tiny_tokenizer
 
@@ -24,7 +32,7 @@ TOOLS: list[dict[str, Any]] = [
 ]
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 BROKEN = '<tool_call>\n{"name": "add", "arguments": {"a": }}\n</tool_call> and more'
-TEXT = f"<think>\nFirst think.\n</think>\n\nI add.\n{CALL}<|im_end|>"
+TEXT = f"<think>\nFirst think.\n</think>\n\nI add.\n{CALL}"
 ASSISTANT = "<|im_start|>assistant\n"
 
 
@@ -152,6 +160,30 @@ def test_what_a_user_says_in_a_prompt_of_another_form_is_not_parsed(asked: str) 
     found = parser(f"<|User|>{asked}<|Assistant|><think>\n")
     parts = parts_of("I see.</think>Well.", 1000, found)
     assert (joined(parts, Reasoning).strip(), joined(parts, Text)) == ("I see.", "Well.")
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+def test_what_looks_like_the_end_of_an_answer_is_text(size: int) -> None:
+    text = "A turn ends with <|im_end|> in this form. "
+    parts = parts_of(f"{text}{CALL}", size)
+    assert joined(parts, Text).rstrip() == text.rstrip()
+    assert [type(part) for part in parts][-1] is Call
+
+
+def test_the_tags_are_the_special_tokens_of_reasoning_and_calls() -> None:
+    tokenizer = tiny_tokenizer()
+    names = ["<think>", "<tool_call>", "<|im_end|>", "<|tool_call>", "<unknown>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": names})
+    tokenizer.add_tokens(["</think>"])
+    ids = dict(zip(names, map(tokenizer.convert_tokens_to_ids, names), strict=True))
+    qwen = SimpleNamespace(config=SimpleNamespace(model_type="qwen3"))
+    assert tag_tokens(tokenizer, qwen) == {ids["<think>"], ids["<tool_call>"]}
+    gemma = SimpleNamespace(config=SimpleNamespace(model_type="gemma4"))
+    assert tag_tokens(tokenizer, gemma) == {ids["<|tool_call>"]}, (
+        "it is spelt in a regular expression"
+    )
+    llama = SimpleNamespace(config=SimpleNamespace(model_type="llama"))
+    assert tag_tokens(tokenizer, llama) == set()
 
 
 def test_a_model_of_no_known_family_answers_with_text() -> None:

@@ -1,5 +1,6 @@
 """Defaults of sampling: the API's, a model's, and a request's own."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,25 @@ def test_a_models_defaults_give_way_to_a_requests() -> None:
     [found] = requests_of(body, [[1]], WANTED, given, frozenset())
     sampling = found.sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0, 0.5, 0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "asked", "skips", "shown"),
+    [
+        (WANTED, True, True, ()),
+        (WANTED, False, False, ()),
+        (replace(WANTED, tags={5}), True, True, ()),
+        (replace(WANTED, parses=True, tags={5}), True, True, {5}),
+        (replace(WANTED, parses=True, tags=frozenset()), True, True, ()),
+        (replace(WANTED, parses=True), True, False, ()),
+    ],
+)
+def test_special_tokens_of_a_text_that_is_parsed(
+    wanted: Wanted, asked: bool, skips: bool, shown: object
+) -> None:
+    body = CompletionRequest(prompt="", skip_special_tokens=asked)
+    [found] = requests_of(body, [[1]], wanted, settings(None), frozenset())
+    assert (found.skip_special_tokens, found.shown_special_tokens) == (skips, shown)
 
 
 def test_a_models_limit_of_new_tokens_is_known() -> None:

@@ -319,7 +319,7 @@ class AutoTuner(Tuner):
     def prompt_piece_within(self) -> int:
         """See :class:`draftwood.protocols.Tuner`; the rule of :meth:`prompt_piece`."""
         tokens = self.batch + round(self.batch * self._recent_nodes)
-        seconds = {p: self.costs.within(self.batch, tokens, 0, p) for p in _PIECES}
+        seconds = {p: self.costs.within(self.batch, tokens, p) for p in _PIECES}
         between = self.costs.prompt or self._now.target
         least = min(between.seconds(piece) / piece for piece in _PIECES)
         if min(taken / piece for piece, taken in seconds.items()) > least:
@@ -421,7 +421,7 @@ class AutoTuner(Tuner):
         searched = any(bid is not None for bid in report.bids)
         tokens, outside = self.batch + nodes, times.after_target
         read = report.prompt_tokens
-        seconds -= self.costs.within(self.batch, tokens, self._context, read)
+        seconds -= self.costs.within(self.batch, tokens, read)
         self.costs.observe(tokens, self._context, self.batch, times.target, outside, read)
         if searched:
             search = times.draft if report.search is None or not forwards else report.search

@@ -71,6 +71,7 @@ async def _prepared(
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         prompt_field="messages",
         parses=make is not None,
+        tags=service.tags,
         grammar=grammar,
         limit_field="max_tokens" if maximum is None else "max_completion_tokens",
     )

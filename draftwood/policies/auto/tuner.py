@@ -84,6 +84,9 @@ _PIECES = (32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048)
 _DEAREST = 1.05
 """Cost of a token in such a piece, over that of a token in the cheapest one, at most."""
 
+_DEAREST_WITHIN = 1.25
+"""The same of a piece within a step, and over that of a token between two steps."""
+
 _NO_SEARCH = replace(DEFAULT_FORECAST, floor=NOTHING_PAYS.least)
 """The forecast of steps that do not search for candidates: most do not, if searching adds less than
 the tokens that could be generated meanwhile."""
@@ -314,21 +317,24 @@ class AutoTuner(Tuner):
         all of them take less, it is the largest.
         """
         curve = self.costs.prompt or self._now.target
-        return self._cheap_piece({piece: curve.seconds(piece) for piece in _PIECES})
+        return self._cheap_piece({piece: curve.seconds(piece) for piece in _PIECES}, _DEAREST)
 
     def prompt_piece_within(self) -> int:
-        """See :class:`draftwood.protocols.Tuner`; the rule of :meth:`prompt_piece`."""
+        """See :class:`draftwood.protocols.Tuner`; the rule of :meth:`prompt_piece`.
+
+        What a piece adds to a step may be more than its forward between two steps would take: it
+        holds the others up for less time.
+        """
         tokens = self.batch + round(self.batch * self._recent_nodes)
         seconds = {p: self.costs.within(self.batch, tokens, p) for p in _PIECES}
-        between = self.costs.prompt or self._now.target
-        least = min(between.seconds(piece) / piece for piece in _PIECES)
-        if min(taken / piece for piece, taken in seconds.items()) > least:
-            return 0
-        return self._cheap_piece(seconds)
+        piece, between = self._cheap_piece(seconds, _DEAREST_WITHIN), self.prompt_piece()
+        curve = self.costs.prompt or self._now.target
+        most = _DEAREST_WITHIN * curve.seconds(between) / between
+        return piece if seconds[piece] <= most * piece else 0
 
-    def _cheap_piece(self, seconds: Mapping[int, float]) -> int:
+    def _cheap_piece(self, seconds: Mapping[int, float], dearest: float) -> int:
         """The piece to cache, given the seconds that each takes."""
-        dearest = _DEAREST * min(taken / piece for piece, taken in seconds.items())
+        dearest *= min(taken / piece for piece, taken in seconds.items())
         cheap = [piece for piece, taken in seconds.items() if taken <= dearest * piece]
         least = max(self._plain, self._newest)
         return next((piece for piece in cheap if seconds[piece] >= least), cheap[-1])

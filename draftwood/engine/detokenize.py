@@ -93,7 +93,7 @@ class Detokenizer:
     ) -> None:
         self._tokenizer = tokenizer
         self._skips = skip_special_tokens
-        self._shows = bool(shown)
+        self._shows_some = bool(shown)
         self._hidden = _hidden(tokenizer, shown) if skip_special_tokens else frozenset()
         self._window = self._tail(prompt_ids)
         self._settled = len(self._window)  # tokens whose text is out and final
@@ -170,13 +170,13 @@ class Detokenizer:
         return token in self._hidden or BYTE_TOKEN.match(name) is not None
 
     def _decode(self, token_ids: Sequence[int]) -> str:
-        if self._shows:  # a tokenizer leaves all out, or none
+        if self._shows_some:  # a tokenizer leaves all out, or none
             token_ids = [token for token in token_ids if token not in self._hidden]
         return cast(
             str,
             self._tokenizer.decode(
                 list(token_ids),
-                skip_special_tokens=self._skips and not self._shows,
+                skip_special_tokens=self._skips and not self._shows_some,
                 clean_up_tokenization_spaces=False,
             ),
         )

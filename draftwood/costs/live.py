@@ -15,6 +15,7 @@ factor of this, and not the forward's curve. Knows neither engine nor clock.
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.decayed_ratio import DecayedRatio
@@ -90,7 +91,7 @@ class LiveCosts:
         """
         if self._prompt is not None and tokens <= _MOST_READ * self._prompt.prior.sizes[-1]:
             self._prompt = self._prompt.observe(tokens, 0, 1, seconds)
-        for each in {id(found): found for found in self._followed.values()}.values():
+        for each in set(self._followed.values()):
             each.within.forget(_UNUSED)
 
     def within(self, batch: int, tokens: int, prompt_tokens: int) -> float:
@@ -141,7 +142,7 @@ class LiveCosts:
             prompt_tokens: that the target's forward has cached as well.
         """
         added = self._added(batch, tokens, prompt_tokens) if prompt_tokens else None
-        self._at(batch).observe(tokens, context, batch, target, outside, added)
+        self._at(batch).observe(_Step(tokens, context, batch, target, outside, added))
 
     def drafts(self, batch: int) -> bool:
         """Whether drafting is ahead of plain decoding in such batches, or is to be tried again."""
@@ -211,6 +212,26 @@ def _scaled(curve: Curve, factor: float) -> Curve:
     )
 
 
+class _Step(NamedTuple):
+    """A step, see :meth:`LiveCosts.observe`.
+
+    Attributes:
+        tokens: scored by the target.
+        context: cached tokens.
+        batch: sequences.
+        target: seconds of the forward.
+        outside: seconds outside of forwards.
+        predicted: seconds that tokens of prompts were to add to the forward; None: it had none.
+    """
+
+    tokens: int
+    context: int
+    batch: int
+    target: float
+    outside: float
+    predicted: float | None
+
+
 class _Followed:
     """Costs of batches of about one size."""
 
@@ -226,7 +247,7 @@ class _Followed:
         self._target = Refined(costs.target)
         self.within = DecayedRatio(1.0, _WITHIN_WEIGHT, _WITHIN_HALF_LIFE)
         self._steps = 0
-        self._waiting: list[tuple[int, int, int, float, float, float | None]] = []
+        self._waiting: list[_Step] = []
         # Sums over steps: 1, n, n^2, seconds, n * seconds.
         n, square = _SPREAD, 2 * _SPREAD**2
         line = (1.0, n, square, costs.fixed + costs.node * n, costs.fixed * n + costs.node * square)
@@ -246,18 +267,15 @@ class _Followed:
             self._plain_after = min(2 * self._plain_after, _SELDOM)
         self._searched_steps = 0
 
-    def observe(self, *step: *tuple[int, int, int, float, float, float | None]) -> None:
-        """Count a step, see :meth:`LiveCosts.observe`.
-
-        Last come the seconds that prompts were predicted to add to the forward; None: it had none.
-        """
+    def observe(self, step: _Step) -> None:
+        """Count a step."""
         # A step is not read before the curve is made anew, and waits until then: behind a forward
         # all code is slow at first, and of several steps at once only one pays for that.
         self._waiting.append(step)
         self._steps += 1
         if self._steps < _EVERY or self._steps % _EVERY == 0:
             for each in self._waiting:
-                self._count(*each)
+                self._count(each)
             self._waiting.clear()
             self._renew()
 
@@ -304,15 +322,8 @@ class _Followed:
             for name, level in self._given.drafters.items()
         }
 
-    def _count(
-        self,
-        tokens: int,
-        context: int,
-        batch: int,
-        target: float,
-        outside: float,
-        predicted: float | None,
-    ) -> None:
+    def _count(self, step: _Step) -> None:
+        tokens, context, batch, target, outside, predicted = step
         if predicted is None:
             self._target = self._target.observe(tokens, context, batch, target)
         elif predicted > 0.0:

@@ -72,6 +72,11 @@ class Batch:
         return () if self.unread else self.pieces
 
     @property
+    def prompt_tokens(self) -> int:
+        """Tokens of these pieces."""
+        return sum(piece.tokens for piece in self.read)
+
+    @property
     def recorded(self) -> bool:
         """Whether a forward was recorded since the step began, or ran in larger shapes."""
         return recordings.count() > self._recordings

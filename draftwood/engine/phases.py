@@ -133,7 +133,7 @@ class Phases:
         forecasts: Sequence[Any] = [None] * len(live)
         if tuner is not None:
             loads = [s.load(self._backlogs(s.slot)) for s in live]
-            tuner.reads_within(sum(piece.tokens for piece in batch.pieces))
+            tuner.reads_within(batch.prompt_tokens)
             forecasts = tuner.begin(loads)
         growths = [s.growth(self._policy.budget, f) for s, f in zip(live, forecasts, strict=True)]
         states = [s.state for s in live]
@@ -272,8 +272,7 @@ class Phases:
         searched = any(bid is not None for bid in bids)
         times, search = self._times(batch, self._teaching[searched])
         begun = perf_counter()
-        read = sum(piece.tokens for piece in batch.read)
-        report = StepReport(bids, outcomes, times, batch.recorded, search, read)
+        report = StepReport(bids, outcomes, times, batch.recorded, search, batch.prompt_tokens)
         predictions = self._tuner.observe(report)
         self._teaching[searched] = perf_counter() - begun
         batch.watch.lap("learn")

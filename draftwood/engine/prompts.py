@@ -41,7 +41,8 @@ class Prompts:
         self._needs = needs
         self._tuner = tuner
         self._shared = shared(target)
-        self._times = tuner is not None and target.info.device.type == "cpu"
+        # Beside another device the work is only queued, and what it takes is not known.
+        self._taught = tuner if target.info.device.type == "cpu" else None
         self.end_apart = False
 
     def cache(self, joining: Sequence[JoiningRequest], *, alone: bool) -> None:
@@ -94,12 +95,9 @@ class Prompts:
         return [request for request in joining if not request.left]
 
     def _note(self, tokens: int, seconds: float) -> None:
-        """Have the tuner learn what it took to cache tokens of prompts.
-
-        Beside another device than the CPU that is not known: its work has only been queued.
-        """
-        if self._tuner is None or not self._times:
+        """Have the tuner learn what it took to cache tokens of prompts."""
+        if self._taught is None:
             return
         if self._shared is not None:
             [seconds] = self._shared.of_first((seconds,))
-        self._tuner.observe_prompt(tokens, seconds)
+        self._taught.observe_prompt(tokens, seconds)

@@ -117,6 +117,13 @@ struct Found {
     int64_t seen;
 };
 
+// Keys that any of some rows sees.
+inline int64_t seen_by_any(const Found* found, int64_t rows) {
+    int64_t seen = 0;
+    for (int64_t row = 0; row < rows; row++) seen = found[row].seen > seen ? found[row].seen : seen;
+    return seen;
+}
+
 // Scores of a row for the keys of a span, up to SPAN in whole vectors, become weights. What is known of the row, and its
 // sums [width] so far, are brought to its new highest score.
 template <class T>
@@ -186,7 +193,6 @@ template <class T, int M> void add_span(const Span<T>& span, const float* querie
 template <class T> void attend(const Attention& a, int64_t sequence, int64_t kv_head, int64_t first, int64_t rows) {
     typedef Kind<T> K;
     const int64_t width = a.width;
-    int64_t seen = 0;  // by any row
     float queries[MANY * WIDEST], sums[MANY * WIDEST];
     Found found[MANY];
     for (int64_t m = 0; m < rows; m++) {
@@ -196,8 +202,8 @@ template <class T> void attend(const Attention& a, int64_t sequence, int64_t kv_
             store(sums + m * width + i, Floats{});
         }
         found[m] = {-__builtin_inff(), 0.0f, a.seen_by(sequence, first + m)};
-        seen = found[m].seen > seen ? found[m].seen : seen;
     }
+    const int64_t seen = seen_by_any(found, rows);
     for (int64_t start = 0; start < seen; start += SPAN) {
         Span<T> span = a.span<T>(sequence, kv_head, first, start, seen);
         for (int64_t m = 0; m < rows; m += TOGETHER) {

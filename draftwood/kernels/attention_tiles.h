@@ -130,8 +130,7 @@ inline void add_by_tiles(TiledRows& t, int64_t count, int64_t group) {
 void attend_by_tiles(const Attention& a, int64_t sequence, int64_t kv_head, int64_t first, int64_t rows) {
     static thread_local TiledRows t;
     begin_rows(t, a, sequence, kv_head, first, rows);
-    int64_t seen = 0;  // by any row
-    for (int64_t row = 0; row < rows; row++) seen = t.found[row].seen > seen ? t.found[row].seen : seen;
+    const int64_t seen = seen_by_any(t.found, rows);
     for (int64_t start = 0; start < seen; start += SPAN) {
         const Span<bfloat16> span = a.span<bfloat16>(sequence, kv_head, first, start, seen);
         begin_span(t, span);

@@ -74,12 +74,8 @@ class Varlen:
     @cached_property
     def sequences(self) -> Sequences:
         """For the kernel on a CPU: the same in all layers."""
-        return Sequences(self.starts, self.lengths, self._in_order)
-
-    @property
-    def _in_order(self) -> Sequence[bool]:
-        every = self.visibility is Visibility.CAUSAL
-        return [True] * len(self.counts) if every else self.in_order
+        causal = [self.of(i) is Visibility.CAUSAL for i in range(len(self.counts))]
+        return Sequences(self.starts, self.lengths, causal)
 
     def of(self, sequence: int) -> Visibility:
         """How the queries of one sequence see its keys."""

@@ -297,9 +297,11 @@ class Runner:
         """See :class:`draftwood.protocols.ResumableTarget`."""
         chains = [tree_of(ids, range(-1, len(ids) - 1), "prompt") for ids in pieces.values()]
         unread = [0 if needs.prompt_rows else chain.drafted for chain in chains]
-        slots, trees = [*slots, *pieces], [*trees, *chains]
-        unread = [0] * (len(trees) - len(chains)) + unread
-        return self._begin(slots, trees, needs, unread=unread, all_features=True)
+        found = self.submit(
+            [*slots, *pieces], [*trees, *chains], needs, unread=[0] * len(trees) + unread
+        )
+        assert isinstance(found, SubmittedForward), "no text is computed again"
+        return found.with_all_features()
 
     def savable(self, slot: int, length: int) -> int:
         """See :class:`draftwood.protocols.ResumableTarget`."""
@@ -378,22 +380,6 @@ class Runner:
         Raises:
             DraftwoodError: a slot is not open, or is named twice, or the model was detached.
         """
-        return self._begin(slots, trees, needs, numbers, done, hidden, unread, min_extents)
-
-    def _begin(
-        self,
-        slots: Sequence[int],
-        trees: Sequence[TokenTree],
-        needs: Needs,
-        numbers: NDArray[np.int64] | None = None,
-        done: Sequence[int] = (),
-        hidden: Sequence[torch.Tensor] = (),
-        unread: Sequence[int] = (),
-        min_extents: Sequence[int] = (),
-        *,
-        all_features: bool = False,
-    ) -> Submitted:
-        """See :meth:`submit`; ``all_features``: those of nodes that are not read as well."""
         self._refuse_detached()
         cache, b = self.cache, len(trees)
         rows = [cache.row(slot) for slot in slots]
@@ -441,7 +427,6 @@ class Runner:
             self._forward_pass.further,
             needs,
             self.plain_topk,
-            all_features=all_features,
         )
 
     def commit(self, slots: Sequence[int], paths: Sequence[Sequence[int]]) -> None:

@@ -25,7 +25,6 @@ class SubmittedForward:
         numbers: the uploaded numbers of the caller.
         needs: what is copied to the host.
         plain: see :func:`draftwood.runner.to_host.to_host`.
-        all_features: whether those of nodes that are not read belong to the output.
     """
 
     def __init__(
@@ -37,17 +36,20 @@ class SubmittedForward:
         numbers: torch.Tensor,
         needs: Needs,
         plain: bool,
-        *,
-        all_features: bool = False,
     ) -> None:
         self._logits, self._features, self._packed = output
         read = [n - first for n, first in zip(counts, unread, strict=True)]
         self._spans = _last(read, read)
-        self._feature_spans = _last(counts, counts if all_features else read)
+        self._counts, self._feature_spans = counts, _last(counts, read)
         self._places = sorted(range(len(order)), key=order.__getitem__)
         self._order = order
         self._needs, self._plain = needs, plain
         self.numbers = numbers
+
+    def with_all_features(self) -> "SubmittedForward":
+        """The same, with the features of nodes that are not read as well."""
+        self._feature_spans = _last(self._counts, self._counts)
+        return self
 
     @property
     def logits(self) -> Sequence[torch.Tensor]:

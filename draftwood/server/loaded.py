@@ -66,6 +66,7 @@ def service_of(
     )
     config = model.generation_config if sampling_defaults == "model" else None
     sampling, max_tokens = model_defaults(config)
+    answers = response_template(tokenizer, model)
     settings = ServeSettings(
         names=tuple(names) or (loaded.name,),
         root=loaded.name,
@@ -82,8 +83,8 @@ def service_of(
         most=max_batch + max_queue,
         template=template,
         parser=parser_maker(tokenizer, model),
-        tags=tag_tokens(tokenizer, model),
-        call_form=call_form(response_template(tokenizer, model)),
+        tags=tag_tokens(tokenizer, answers),
+        call_form=call_form(answers),
         eos=loaded.eos,
     )
 

@@ -168,9 +168,10 @@ def response_template(tokenizer: Any, model: Any) -> dict[str, Any] | None:
     return found
 
 
-def tag_tokens(tokenizer: Any, model: Any) -> frozenset[int]:
-    """The special tokens that a model's reasoning and its calls are written with."""
-    template = response_template(tokenizer, model) or {"fields": {}}
+def tag_tokens(tokenizer: Any, template: Mapping[str, Any] | None) -> frozenset[int]:
+    """The special tokens that reasoning and calls are written with, by a response template."""
+    if template is None:
+        return frozenset()
     fields = [field for name, field in template["fields"].items() if name != _CONTENT]
     spelt = [*_texts(fields)]
     return frozenset(

@@ -14,6 +14,7 @@ from draftwood.server.parsing import (
     Reasoning,
     Text,
     parser_maker,
+    response_template,
     tag_tokens,
 )
 from tests.factories.running_server import running, tiny_engine
@@ -176,14 +177,14 @@ def test_the_tags_are_the_special_tokens_of_reasoning_and_calls() -> None:
     tokenizer.add_special_tokens({"additional_special_tokens": names})
     tokenizer.add_tokens(["</think>"])
     ids = dict(zip(names, map(tokenizer.convert_tokens_to_ids, names), strict=True))
-    qwen = SimpleNamespace(config=SimpleNamespace(model_type="qwen3"))
-    assert tag_tokens(tokenizer, qwen) == {ids["<think>"], ids["<tool_call>"]}
-    gemma = SimpleNamespace(config=SimpleNamespace(model_type="gemma4"))
-    assert tag_tokens(tokenizer, gemma) == {ids["<|tool_call>"]}, (
-        "it is spelt in a regular expression"
-    )
-    llama = SimpleNamespace(config=SimpleNamespace(model_type="llama"))
-    assert tag_tokens(tokenizer, llama) == set()
+
+    def tags(family: str) -> frozenset[int]:
+        model = SimpleNamespace(config=SimpleNamespace(model_type=family))
+        return tag_tokens(tokenizer, response_template(tokenizer, model))
+
+    assert tags("qwen3") == {ids["<think>"], ids["<tool_call>"]}
+    assert tags("gemma4") == {ids["<|tool_call>"]}, "it is spelt in a regular expression"
+    assert tags("llama") == set()
 
 
 def test_a_model_of_no_known_family_answers_with_text() -> None:

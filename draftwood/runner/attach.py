@@ -46,6 +46,7 @@ from draftwood.runner.forward import ForwardPass
 from draftwood.runner.gpu_layers import GpuLayers, fuse_gpu_layers
 from draftwood.runner.implementations import kept, set_for_text
 from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, attend_only, layer_kinds
+from draftwood.runner.prefill import CHUNK
 from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
 from draftwood.runner.ranks import Ranks, ranks_of
@@ -87,8 +88,8 @@ def attach(
             (:mod:`draftwood.runner.joined_linears`). A divided model is left as it is.
         fresh: choose weight layouts anew instead of using those cached for this machine.
         chunk: prompt tokens per sequence and prefill forward, at least 1; by default 512 on a CPU,
-            and 4,096 at a prompt's beginning, where most models' attention needs no mask; 2,048 on
-            other devices, 1,024 with recurrent layers.
+            and 4,096 at a prompt's beginning where attention needs no mask and no layers are fused
+            for 512; 2,048 on other devices, 1,024 with recurrent layers.
         self_test: compare trees with the model's own forward before returning.
 
     Raises:
@@ -173,9 +174,16 @@ def attach(
             model, caches[0], masks[0], device, direct_calls, rotary, fused_layers
         )
         forward_pass.recurrent, forward_pass.ranks = recurrent, ranks
-        # Recurrent layers keep states at the ends of forwards. On a GPU it is not measured.
+        # Recurrent layers keep states at the ends of forwards. Layers fused for a usual forward
+        # take less time than a large one without. On a GPU it is not measured.
+        fused = len(fused_layers) == layers and (
+            isinstance(fused_layers, GpuLayers) or fused_layers.most >= CHUNK
+        )
         forward_pass.large_beginning = (
-            device.type == "cpu" and not mixers and not _whole_scores(model, config, layout)
+            device.type == "cpu"
+            and not mixers
+            and not fused
+            and not _whole_scores(model, config, layout)
         )
         # Rotary factors that depend on the texts' lengths ask for these in every forward, recurrent
         # layers for the trees, and the parts of a divided model for one another.

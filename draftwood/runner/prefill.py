@@ -17,7 +17,7 @@ from draftwood.protocols import Needs, TargetOutput
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.to_host import HostRows, to_host, unread
 
-_CHUNK = 512
+CHUNK = 512
 """Tokens of a prompt in a forward on a CPU."""
 _LARGE_CHUNK = 1 << 11
 """Tokens of a prompt in a forward on another device: its launches take as long for a few tokens."""
@@ -126,7 +126,7 @@ class ChunkedPrefill:
     def _usual(self) -> int:
         """Tokens of a prompt in a forward behind its beginning."""
         if self.forward_pass.device.type == "cpu":
-            return _CHUNK
+            return CHUNK
         return _LARGE_CHUNK if self.forward_pass.recurrent is None else _KEPT_CHUNK
 
     def _run_chunk(self, live: Sequence[PendingPrompt], done: int, q: int) -> None:

@@ -111,7 +111,7 @@ def test_a_forward_has_a_bounded_number_of_tokens(
 def test_the_beginning_of_a_text_is_read_in_larger_chunks(
     family: str, begins: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefill, "_CHUNK", 4)
+    monkeypatch.setattr(prefill, "CHUNK", 4)
     monkeypatch.setattr(prefill, "_BEGINNING", 30)
     runner = attach(FAMILIES[family](), self_test=False)
     [text] = random_prompts(np.random.default_rng(3), (begins + 21,), VOCAB)

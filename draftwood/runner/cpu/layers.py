@@ -75,6 +75,7 @@ class FusedLayers:
 
     Attributes:
         direct: whether the model calls these in place of its layers, in this forward.
+        most: rows for which the kernels of all of them are used.
     """
 
     direct: bool = False
@@ -85,7 +86,7 @@ class FusedLayers:
         self._layers = layers
         self._stacks = _stacked(layers)
         self._watched = Watched.all_of([layer.watched for layer in layers])
-        self._most = min((layer.most for layer in layers), default=0)
+        self.most = min((layer.most for layer in layers), default=0)
         self._list = listed
         self._taps: Sequence[int] = ()
         self._few = False
@@ -98,7 +99,7 @@ class FusedLayers:
 
         ``taps``: layers, by index, whose inputs are read.
         """
-        self._taps, self._few = taps, rows <= self._most
+        self._taps, self._few = taps, rows <= self.most
         return self
 
     @property

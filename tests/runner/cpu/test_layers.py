@@ -10,6 +10,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP
 
 from draftwood.kernels.compiled import _command
+from draftwood.runner.attach import attach
 from draftwood.runner.attention import PREFIX, Visibility, register
 from draftwood.runner.cpu.layers import MOST, FusedLayers, fuse_layers
 from draftwood.runner.cpu.layouts import TRANSPOSED, WHOLE, LayoutChoice
@@ -241,6 +242,18 @@ def test_many_rows_are_the_layers_own() -> None:
         plain = layer(x, **further)
         with layers:
             assert torch.equal(layer(x, **further), plain)
+
+
+@pytest.mark.usefixtures("rows_layout")
+@pytest.mark.parametrize(
+    ("dtype", "packing", "large"),
+    [(torch.float32, True, False), (torch.bfloat16, True, True), (torch.float32, False, True)],
+)
+def test_prompts_begin_with_a_large_forward_unless_layers_are_fused_for_a_usual_one(
+    dtype: torch.dtype, packing: bool, large: bool
+) -> None:
+    runner = attach(FAMILIES["llama"]().to(dtype), packing=packing, self_test=False)
+    assert runner._forward_pass.large_beginning == large
 
 
 def test_gradients_flow_through_the_layer_itself() -> None:

@@ -222,7 +222,7 @@ def test_states_are_kept_within_long_prompts(
     chunk: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(states, "_EVERY", 32)
-    monkeypatch.setattr(prefill, "_CHUNK", 16)
+    monkeypatch.setattr(prefill, "CHUNK", 16)
     runner = attached("qwen3_5_text", chunk=chunk)
     start, one, other = texts(3, 70, 40, 20)
     plain, engine = Engine(runner, "ar"), Engine(runner, "ar", prefix_cache="10MB")

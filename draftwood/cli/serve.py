@@ -15,7 +15,7 @@ from draftwood.cli._method_flags import MethodCommand, method_of, method_option,
 from draftwood.cli._options import PATH, ModelOptions, model_argument
 from draftwood.errors import DraftwoodError, need
 from draftwood.files import reason
-from draftwood.server.settings import PREFIX_CACHE
+from draftwood.server.settings import PREFIX_CACHE, checked_keys
 
 if TYPE_CHECKING:
     from draftwood.server.service import Service
@@ -52,6 +52,13 @@ Examples:
     "api_keys",
     multiple=True,
     help=f"Key that clients must send. Repeatable.  [default: {KEY_VARIABLE}]",
+)
+@click.option(
+    "--allowed-origin",
+    "allowed_origins",
+    multiple=True,
+    help="Origin whose pages may ask from a browser, such as https://chat.example; '*': all pages. "
+    "Repeatable.  [default: none]",
 )
 @click.option(
     "--max-batch",
@@ -114,6 +121,7 @@ def serve(
     names: tuple[str, ...],
     chat_template: Path | None,
     api_keys: tuple[str, ...],
+    allowed_origins: tuple[str, ...],
     max_batch: int,
     max_queue: int,
     memory: str | None,
@@ -134,9 +142,7 @@ def serve(
     for library in _LIBRARIES:
         need(library, "serve")
     template = None if chat_template is None else _read(chat_template)
-    if "" in api_keys:
-        raise DraftwoodError("--api-key is empty, so that everybody could ask: give a key")
-    keys = tuple(filter(None, api_keys or (os.environ.get(KEY_VARIABLE, ""),)))
+    keys = checked_keys(api_keys or filter(None, (os.environ.get(KEY_VARIABLE),)))
 
     from draftwood.engine.memory import memory_bytes, prefix_bytes
     from draftwood.server.loaded import service_of
@@ -153,6 +159,7 @@ def serve(
             names=names,
             template=template,
             api_keys=keys,
+            allowed_origins=allowed_origins,
             max_batch=max_batch,
             max_queue=max_queue,
             memory=memory,

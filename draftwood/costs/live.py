@@ -53,7 +53,14 @@ _WITHIN_WEIGHT, _WITHIN_HALF_LIFE = 4.0, 32.0
 """Weight of the first factor of prompts within steps, 1, and half-life of the factor, in steps."""
 
 _UNUSED = 0.25
-"""Weight of that 1 when prompts are cached between two steps: the other way is tried again."""
+"""Weight of that 1 when a step is to have no tokens of prompts: the other way is tried again."""
+
+_WHOLE_PIECE = 32
+"""Tokens from which on a piece within a step counts as one observation of what it adds."""
+
+_LEAST_ADDED = 0.1
+"""Share of a token's mean cost that a token of a prompt within a step is expected to add, if no
+more."""
 
 _SOON, _SELDOM = 4, 64
 """Steps with a search after which one without is due, in a batch of several sequences: at first,
@@ -91,8 +98,10 @@ class LiveCosts:
         """
         if self._prompt is not None and tokens <= _MOST_READ * self._prompt.prior.sizes[-1]:
             self._prompt = self._prompt.observe(tokens, 0, 1, seconds)
-        for each in set(self._followed.values()):
-            each.within.forget(_UNUSED)
+
+    def unused_within(self, batch: int) -> None:
+        """Count a step of a batch that was to have no tokens of prompts, for what they add."""
+        self._at(batch).within.forget(_UNUSED)
 
     def within(self, batch: int, tokens: int, prompt_tokens: int) -> float:
         """Seconds that tokens of prompts add to the target's forward of a step.
@@ -105,9 +114,18 @@ class LiveCosts:
         return self._at(batch).within.value * self._added(batch, tokens, prompt_tokens)
 
     def _added(self, batch: int, tokens: int, prompt_tokens: int) -> float:
-        """The same as predicted: a forward that is larger by so many tokens without logits."""
-        curve = self.prompt or self._at(batch).now.target
-        return curve.seconds(tokens + prompt_tokens) - curve.seconds(tokens)
+        """The same as predicted: a forward that is larger by so many tokens.
+
+        Few tokens of prompts were not timed, and count as many: what the target takes for as few
+        is known.
+        """
+        target = self._at(batch).now.target
+        curve = self.prompt or target
+        whole = curve.seconds(tokens + prompt_tokens)
+        alone = min(curve.seconds(tokens), target.seconds(tokens))
+        # Where a curve is flat, more tokens would never be seen to cost anything.
+        least = _LEAST_ADDED * whole * prompt_tokens / (tokens + prompt_tokens)
+        return max(whole - alone, least)
 
     def plain_due(self, batch: int) -> bool:
         """Whether a batch has searched for so long that a plain step is to be timed.
@@ -141,8 +159,9 @@ class LiveCosts:
             outside: seconds outside of all forwards, after the trees were grown.
             prompt_tokens: that the target's forward has cached as well.
         """
-        added = self._added(batch, tokens, prompt_tokens) if prompt_tokens else None
-        self._at(batch).observe(_Step(tokens, context, batch, target, outside, added))
+        added = self._added(batch, tokens, prompt_tokens) if prompt_tokens else 0.0
+        step = _Step(tokens, context, batch, target, outside, prompt_tokens, added)
+        self._at(batch).observe(step)
 
     def drafts(self, batch: int) -> bool:
         """Whether drafting is ahead of plain decoding in such batches, or is to be tried again."""
@@ -221,7 +240,8 @@ class _Step(NamedTuple):
         batch: sequences.
         target: seconds of the forward.
         outside: seconds outside of forwards.
-        predicted: seconds that tokens of prompts were to add to the forward; None: it had none.
+        read: tokens of prompts in the forward.
+        predicted: seconds that they were to add to it.
     """
 
     tokens: int
@@ -229,7 +249,8 @@ class _Step(NamedTuple):
     batch: int
     target: float
     outside: float
-    predicted: float | None
+    read: int
+    predicted: float
 
 
 class _Followed:
@@ -323,13 +344,14 @@ class _Followed:
         }
 
     def _count(self, step: _Step) -> None:
-        tokens, context, batch, target, outside, predicted = step
-        if predicted is None:
+        tokens, context, batch, target, outside, read, predicted = step
+        if not read:
             self._target = self._target.observe(tokens, context, batch, target)
         elif predicted > 0.0:
-            # A large piece says as much as a small one.
+            # A large piece says as much as a small one, and a few tokens less.
             added = target - self._target.curve.seconds(tokens, context, batch)
-            self.within.add(min(max(added / predicted, 0.0), _CUT), 1.0)
+            weight = min(1.0, read / _WHOLE_PIECE)
+            self.within.add(weight * min(max(added / predicted, 0.0), _CUT), weight)
         nodes = tokens - batch
         mean = self.now.fixed + self.now.node * nodes
         seconds = max(0.0, outside - self.now.sequence * (batch - 1))

@@ -78,8 +78,8 @@ class Batch:
 
     @property
     def recorded(self) -> bool:
-        """Whether a forward was recorded since the step began, or ran in larger shapes."""
-        return recordings.count() > self._recordings
+        """Whether a forward was recorded since the step began, ran in larger shapes or twice."""
+        return self.unread is not None or recordings.count() > self._recordings
 
     def sound(self, sequence: RunningRequest) -> bool:
         """Whether the request has not failed in this step."""

@@ -293,7 +293,9 @@ class Engine:
     def step(self) -> list[Event]:
         """Admit waiting requests, then draft, verify and commit once for all running ones.
 
-        While requests run, prompts are cached in pieces, so that a long one does not stop them.
+        While requests run, prompts are cached in pieces, so that a long one does not stop them. If
+        a forward fails that has pieces in it, it is repeated without them, and only the requests
+        whose prompts these are end.
 
         A request whose own work raises an exception (a logits processor, a stopping criterion, an
         observer, its text, logits that are not numbers) ends with reason ``"error"``; the others go
@@ -488,6 +490,7 @@ class Engine:
             del self._joining[s.number]
             self._prompt_tokens += len(s.request.ids)
             self._copied_tokens += joined.copied
+            s.cached_tokens = joined.copied
             with failures.of(s.number):
                 delta, reason = self._phases.begin(joined)
                 self._events.append(delta)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import torch
+
 from draftwood.engine.sequence import RunningRequest
-from draftwood.engine.token_rows import joined
+from draftwood.engine.token_rows import joined, without_logits
 from draftwood.protocols import TargetOutput
 
 ALONE = 1 << 13
@@ -61,10 +63,11 @@ class JoiningRequest:
     def add(self, tokens: int, rows: TargetOutput) -> None:
         """Count tokens that were cached, with their output."""
         self.done += tokens
-        last = rows.logits[-1:]
-        if last.untyped_storage().nbytes() > last.nbytes:
-            # A copy, so that one row does not keep the logits of a whole forward alive.
-            rows = replace(rows, logits=last.clone())
+        features = None if rows.features is None else _alone(rows.features)
+        rows = replace(rows, logits=_alone(rows.logits[-1:]), features=features)
+        if self._parts:
+            # A long prompt has hundreds of parts, and only the last one's logits are read.
+            self._parts[-1] = without_logits(self._parts[-1])
         self._parts.append(rows)
 
     def follow(self, leader: "JoiningRequest") -> None:
@@ -75,6 +78,11 @@ class JoiningRequest:
     def output(self, *, prompt_rows: bool) -> TargetOutput:
         """The output of the whole prompt; ``prompt_rows``: with the top-k of all positions."""
         return joined(self._parts, prompt_rows=prompt_rows)
+
+
+def _alone(rows: torch.Tensor) -> torch.Tensor:
+    """The rows, as a copy if they would keep those of a whole forward alive."""
+    return rows.clone() if rows.untyped_storage().nbytes() > rows.nbytes else rows
 
 
 class PromptPiece(NamedTuple):

@@ -1,7 +1,8 @@
 """Caches the prompts of requests that join: at once, between the steps of others or within these.
 
 While no request runs, prompts are cached at once. Otherwise each step caches a piece of them. On a
-CPU the piece is part of the step's forward, where that is cheaper: weights are read once for both.
+CPU the piece is part of the step's forward, unless that is known to be dear: weights are read once
+for both.
 """
 
 from collections.abc import Sequence
@@ -78,7 +79,7 @@ class Prompts:
         ``running``: requests whose step it is.
         """
         resumable = self.resumable
-        if not joining or resumable is None:
+        if resumable is None:
             return []
         known = None if self._tuner is None else self._tuner.prompt_piece_within()
         tokens = max(WITHIN, A_REQUEST * running) if known is None else known

@@ -86,7 +86,8 @@ class Completion:
     """A finished request: its tokens and text, the reason for its end, and its times in seconds.
 
     ``queued`` is the time before it began (NaN if it never did), ``ttft`` the time to the first
-    token, ``seconds`` the time in all. The text is empty without a tokenizer. If ``reason`` is
+    token, ``seconds`` the time in all. ``cached_tokens`` are those of the prompt that were copied
+    from another text and not computed. The text is empty without a tokenizer. If ``reason`` is
     ``"error"``, ``error`` names the request and the failure, its cause is the exception raised, and
     ``tokens`` are those committed before. ``logprobs`` has one entry for each token if they were
     asked for, else none.
@@ -102,6 +103,7 @@ class Completion:
     error: RequestFailed | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     queued: float = 0.0
+    cached_tokens: int = 0
 
     def checked(self) -> "Completion":
         """This completion, unless the request failed.

@@ -92,6 +92,7 @@ class RunningRequest:
         self.pace = 1.0
         self.started = perf_counter()
         self.queued = self.ttft = float("nan")
+        self.cached_tokens = 0
 
     def begin(self) -> None:
         """The request leaves the queue."""
@@ -243,6 +244,7 @@ class RunningRequest:
             seconds=perf_counter() - self.started,
             error=None if error is None else failure(self.number, error),
             logprobs=tuple(self.logprobs),
+            cached_tokens=self.cached_tokens,
         )
 
 

@@ -29,7 +29,7 @@ class TokenRows:
     def begin(self, rows: TargetOutput) -> None:
         """The output of the prompt."""
         if self._any:
-            self._parts.append(_without_logits(rows))
+            self._parts.append(without_logits(rows))
 
     def add(self, outcome: Outcome) -> None:
         """The output of a step at the accepted nodes."""
@@ -100,13 +100,14 @@ def rows_bytes(rows: TargetOutput) -> int:
     return device + rows.argmax.nbytes + rows.top_tokens.nbytes + rows.top_probs.nbytes
 
 
-def _without_logits(rows: TargetOutput) -> TargetOutput:
+def without_logits(rows: TargetOutput) -> TargetOutput:
+    """The output without what is as wide as the vocabulary."""
     # Not a view, which would keep all logits of the step.
     return replace(rows, logits=rows.logits.new_empty((0, rows.logits.shape[-1])), drawn=None)
 
 
 def _picked(outcome: Outcome, prompt_rows: bool) -> TargetOutput:
-    found, nodes = _without_logits(outcome.rows), [ROOT, *outcome.path]
+    found, nodes = without_logits(outcome.rows), [ROOT, *outcome.path]
     if outcome.features is not None:  # of all requests at once; on a device a list would wait
         found = replace(found, features=outcome.features.clone())
     elif found.features is not None:

@@ -1,4 +1,4 @@
-// Attention of a few queries of each sequence over its cached keys, by vectors or by tiles, in all threads.
+// Attention of the queries of each sequence over its cached keys, by vectors or by tiles, in all threads.
 
 #pragma once
 

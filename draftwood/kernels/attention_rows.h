@@ -39,6 +39,7 @@ struct Attention {
     int64_t narrow;  // bfloat16, else float32
     const int64_t *starts, *lengths;  // first query of each sequence and the end [batch + 1]; keys [batch]; or null
     const int64_t* in_order;  // [batch]: whether the queries are the last tokens, in order, and have no mask; or null
+    const int64_t* places;  // [batch]: where each sequence's keys and values are among those of all; null: in turn
 
     // First query of a sequence among all, their number, and its keys.
     int64_t first(int64_t sequence) const { return starts ? starts[sequence] : sequence * queries; }
@@ -77,8 +78,9 @@ struct Attention {
                                     int64_t end) const {
         const int64_t left = end - start;
         const bool masked = mask && !ordered(sequence);
-        return {static_cast<const T*>(k) + sequence * k_batch + kv_head * k_head + start * k_row,
-                static_cast<const T*>(v) + sequence * v_batch + kv_head * v_head + start * v_row,
+        const int64_t place = places ? places[sequence] : sequence;
+        return {static_cast<const T*>(k) + place * k_batch + kv_head * k_head + start * k_row,
+                static_cast<const T*>(v) + place * v_batch + kv_head * v_head + start * v_row,
                 masked ? static_cast<const T*>(mask) + sequence * mask_batch + first * mask_row + start : nullptr,
                 k_row, v_row, mask_row, start, left < SPAN ? left : SPAN, left, width};
     }

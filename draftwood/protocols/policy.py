@@ -257,8 +257,8 @@ class StepReport:
         bids: by request; None where the policy did not bid, or the request failed.
         outcomes: by request.
         times: of the step so far; learning by the tuner itself is not in it.
-        recorded: whether a forward was recorded meanwhile, or ran in larger shapes than its own, so
-            that the times are no later step's.
+        recorded: whether a forward was recorded meanwhile, or ran in larger shapes than its own or
+            twice, so that the times are no later step's.
         search: seconds of the draft phase before the first bids for a draft level; None: there were
             no such bids.
         prompt_tokens: of prompts, which the target's forward has cached as well.

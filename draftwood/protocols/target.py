@@ -358,7 +358,8 @@ class ResumableTarget(Target, Protocol):
     def readable(self, slot: int, tokens: int) -> bool:
         """Whether :meth:`submit_with_pieces` can cache so many further tokens of the slot's prompt.
 
-        Only where that costs no more than to cache them in a forward of their own.
+        Only where no mask or state would be needed for them, and in so small a forward. What they
+        cost there, the target does not know.
         """
         ...
 

@@ -236,7 +236,8 @@ class TreeMasks:
             alone = max(counts) == 1
             return Visibility.OPEN if alone else Visibility.CAUSAL, self._unmasked
         masked = [i for i in range(b) if not in_order[i]]
-        rows, kv = self._group * max(counts[i] for i in masked), max(ends)
+        # Sequences in order read no mask, however long they are.
+        rows, kv = self._group * max(counts[i] for i in masked), max(ends[i] for i in masked)
         self._reserve(b, rows, kv)
         bits = self._planes[None][1]
         for i in masked:
@@ -321,15 +322,17 @@ class TreeMasks:
         if b <= shape[0] and rows <= shape[1] and kv <= shape[2]:
             return
         # Powers of two keep the number of re-allocations logarithmic in the longest sequence.
-        self._shape = (
+        shape = (
             max(shape[0], 1 << (b - 1).bit_length()),
             max(shape[1], 1 << (rows - 1).bit_length()),
             max(shape[2], 1 << max(8, (kv - 1).bit_length())),
         )
-        self._dirty = [(0, 0, 0)] * self._shape[0]
         limited = [kind for kind in self._kinds if kind.reach < np.inf]
-        self._planes.clear()
+        planes: dict[LayerKind | None, tuple[torch.Tensor, NDArray[Any]]] = {}
         for kind in (None, *limited):
-            plane = torch.zeros(self._shape, dtype=self._dtype)
+            plane = torch.zeros(shape, dtype=self._dtype)
             as_int = getattr(torch, np.dtype(self._bits).name)
-            self._planes[kind] = (plane, plane.view(as_int).numpy())
+            planes[kind] = (plane, plane.view(as_int).numpy())
+        # Not before all planes are there: without the memory for them, the old ones go on.
+        self._shape, self._planes = shape, planes
+        self._dirty = [(0, 0, 0)] * shape[0]

@@ -27,6 +27,10 @@ class RowCache(KVCache):
         layers: see :class:`draftwood.runner.cache.KVCache`.
         margin: free entries behind a request's capacity, for the nodes of a tree.
         scatter: write by index for one sequence, too (slower; the plain twin of the copy).
+
+    Attributes:
+        first_row: that the present forward reads.
+        apart: the rows that it reads if these do not lie behind one another, else None.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class RowCache(KVCache):
         self._write_span = self._read_span = (0, 0, 0, 0)
         self._picked: torch.Tensor | None = None
         self.first_row = 0
+        self.apart: Sequence[int] | None = None
 
     # --- slots ------------------------------------------------------------------------------------
 
@@ -146,7 +151,7 @@ class RowCache(KVCache):
         self._kv = max(map(add, starts, counts))
         self.first_row = first = rows[0]
         self._begin, self._count = first * self.stride + starts[0], counts[0]
-        self._picked = picked
+        self._picked, self.apart = picked, None if picked is None else rows
         self._entries = entries
         # Views are made when a layer asks for its own; a stack of layers needs none.
         self._writes, self._write_span = [], (first, b, starts[0], counts[0])
@@ -203,11 +208,6 @@ class RowCache(KVCache):
         picked = self.tensors[group][i, :, : self._kv].index_select(0, self._picked)  # type: ignore[arg-type]
         return picked.transpose(1, 2)
 
-    @property
-    def gathers(self) -> bool:
-        """Whether the present forward reads rows that do not lie behind one another."""
-        return self._picked is not None
-
     def entries(self) -> NDArray[np.int64]:
         """The entries that the present forward writes, int64 ``[n]``; for a cache on the CPU."""
         if self._entries is not None:
@@ -243,16 +243,18 @@ class RowCache(KVCache):
         if entries > self.stride:
             grown = max(entries, self.stride * 5 // 4) if any(self._touched) else entries
             entries = -(-grown // _GRAIN) * _GRAIN
-        self.rows, self.stride = max(rows, self.rows), max(entries, self.stride)
-        self._reads, self._writes = [], []
+        rows, stride = max(rows, self.rows), max(entries, self.stride)
         with torch.inference_mode():
             new = []
             for g, (plane, n) in enumerate(self._groups):
-                tensor = _zeros((n, self.rows, self.stride, plane.heads, plane.width), plane)
+                tensor = _zeros((n, rows, stride, plane.heads, plane.width), plane)
                 for row, own in enumerate(self._touched):
                     if own:
                         tensor[:, row, :own] = old[g][:, row, :own]
                 new.append(tensor)
+        # Not before all tensors are there: without the memory for them, the old ones go on.
+        self.rows, self.stride = rows, stride
+        self._reads, self._writes = [], []
         self._take(new)
 
     def _entry(self, row: int, token: int) -> int:

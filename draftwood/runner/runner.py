@@ -27,7 +27,7 @@ from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.masks import TreeMasks
 from draftwood.runner.model_state import changes_in_place, model_state
-from draftwood.runner.prefill import ChunkedPrefill, PendingPrompt
+from draftwood.runner.prefill import CHUNK, ChunkedPrefill, PendingPrompt
 from draftwood.runner.recurrent.states import MOST_SNAPSHOTS, TAIL, RecurrentStates
 from draftwood.runner.submitted import SubmittedForward
 from draftwood.tree import TokenTree, tree_of
@@ -280,10 +280,12 @@ class Runner:
         """See :class:`draftwood.protocols.ResumableTarget`; on a CPU only, and without masks.
 
         Rotary factors that depend on a prompt's length, and states of recurrent layers, are of
-        forwards over prompts alone.
+        forwards over prompts alone. So are pieces beyond a usual chunk, for their memory.
         """
         masks = self._forward_pass.masks
         if self._forward_pass.needs_extents or self.recurrent is not None:
+            return False
+        if tokens > (self.chunk or CHUNK):
             return False
         return isinstance(masks, TreeMasks) and self.length(slot) + tokens <= masks.reach
 

@@ -17,6 +17,7 @@ from draftwood.server.schemas.answers import (
     ChatChunkChoice,
     Chunk,
     Metrics,
+    PromptTokensDetails,
     SpeculativeStats,
     TextChoice,
     TokenSource,
@@ -63,6 +64,7 @@ class Answer(ABC):
         self._always = options is not None and bool(options.continuous_usage_stats)
         self._asks_sources = bool(body.token_sources)
         self._usage = Usage(prompt_tokens, 0, prompt_tokens)
+        self._each, self._cached = body.value("n", 1), 0
         self._stats: list[SpeculativeStats] = []
 
     @abstractmethod
@@ -93,7 +95,7 @@ class Answer(ABC):
             yield chunk
         if self._reports_usage:
             last = self.chunk([])
-            last.usage, last.metrics = self._usage, self.metrics
+            last.usage, last.metrics = self.usage, self.metrics
             yield last
 
     def chunk(self, choices: Sequence[ChatChunkChoice] | Sequence[TextChoice]) -> Chunk:
@@ -110,10 +112,16 @@ class Answer(ABC):
     async def events(self) -> AsyncIterator[tuple[int, Delta | Completion]]:
         """Those of the choices; their tokens are counted."""
         async for index, event in self.generation.events():
-            if isinstance(event, Delta):
-                self._usage.completion_tokens += len(event.tokens)
-                self._usage.total_tokens += len(event.tokens)
+            self.count(index, event)
             yield index, event
+
+    def count(self, index: int, event: Delta | Completion) -> None:
+        """Count the tokens of an event of a choice."""
+        if isinstance(event, Delta):
+            self._usage.completion_tokens += len(event.tokens)
+            self._usage.total_tokens += len(event.tokens)
+        elif index % self._each == 0:  # the further choices of a prompt copy it from this one
+            self._cached += event.cached_tokens
 
     def sources(self, *deltas: Delta) -> list[TokenSource] | msgspec.UnsetType:
         """The text and the source of each token, if the client asked for them."""
@@ -132,8 +140,9 @@ class Answer(ABC):
 
     @property
     def usage(self) -> Usage:
-        """Tokens of the prompts and of all choices so far."""
-        return self._usage
+        """Tokens of the prompts and of all choices, which have ended."""
+        details = PromptTokensDetails(self._cached)
+        return msgspec.structs.replace(self._usage, prompt_tokens_details=details)
 
     @property
     def metrics(self) -> Metrics | msgspec.UnsetType:

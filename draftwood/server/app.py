@@ -1,11 +1,12 @@
 """The ASGI application: its routes, and what is around them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -51,6 +52,7 @@ def application(service: Service) -> Starlette:
         lifespan=lifespan,
         middleware=[
             Middleware(Counted, count=service.metrics.answered, paths=paths),
+            *_cors(service.settings.allowed_origins),
             Middleware(Access, api_keys=service.settings.api_keys),
             Middleware(Unexpected),
         ],
@@ -63,6 +65,21 @@ def application(service: Service) -> Starlette:
     )
     app.state.service = service
     return app
+
+
+def _cors(origins: Sequence[str]) -> list[Middleware]:
+    """Lets pages of some origins ask; before the key is asked for, which browsers send later."""
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),
+            expose_headers=("X-Request-Id",),
+        )
+    ]
 
 
 async def _on_disconnect(_request: Request, _error: Exception) -> Response:

@@ -14,6 +14,7 @@ from draftwood.server.settings import ServeSettings
 T = TypeVar("T", bound=msgspec.Struct)
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`(?: - at `\$\.?(.*)`)?")
+_JSON = re.compile(r"\s*application/([\w.-]+\+)?json\s*(;|$)", re.IGNORECASE)
 _PLACED = re.compile(r"(.*) - at `(?:key` in `)?\$\.?(.*)`", re.DOTALL)
 
 
@@ -21,8 +22,18 @@ async def read(request: Request, settings: ServeSettings) -> bytes:
     """The body's bytes.
 
     Raises:
-        ApiError: there are more than the server takes, or they do not come in time.
+        ApiError: they are said to be no JSON, there are more than the server takes, or they do not
+            come in time.
     """
+    kind = request.headers.get("content-type", "application/json")
+    if not _JSON.match(kind):
+        # A page of another origin may post other types without asking the server first.
+        raise ApiError(
+            415,
+            f"the body is {shortened(kind)!r}: send JSON with the header 'Content-Type: "
+            "application/json'",
+            code="unsupported_media_type",
+        )
     most = settings.max_body
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:

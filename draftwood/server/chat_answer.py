@@ -89,12 +89,17 @@ class ChatAnswer(Answer):
         )
 
     async def chunks(self) -> AsyncIterator[Chunk]:
-        """See :class:`Answer`."""
-        for index, _ in enumerate(self.parsers):
-            begin = ChatDelta(role="assistant", content="")
-            yield self.chunk([ChatChunkChoice(index=index, delta=begin)])
-        calls = [0] * len(self.parsers)
-        async for index, event in self.events():
+        """See :class:`Answer`.
+
+        A choice begins with its first token: by its first chunk, clients measure the time to that.
+        """
+        calls, begun = [0] * len(self.parsers), set[int]()
+        async for index, event in self.generation.events():
+            if index not in begun:
+                begun.add(index)
+                begin = ChatDelta(role="assistant", content="")
+                yield self.chunk([ChatChunkChoice(index=index, delta=begin)])
+            self.count(index, event)
             if isinstance(event, Delta):
                 parts, logprobs = self._parts(index, event), self._logprobs(event.logprobs)
                 sources = self.sources(event)

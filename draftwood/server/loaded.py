@@ -10,7 +10,13 @@ from draftwood.methods.recipe import Method
 from draftwood.models import Loaded
 from draftwood.server.parsing import parser_maker, response_template, tag_tokens
 from draftwood.server.service import Service, started
-from draftwood.server.settings import PREFIX_CACHE, Names, ServeSettings, model_defaults
+from draftwood.server.settings import (
+    PREFIX_CACHE,
+    Names,
+    ServeSettings,
+    checked_keys,
+    model_defaults,
+)
 from draftwood.server.tools import call_form
 
 _KEPT = 10**9
@@ -24,6 +30,7 @@ def service_of(
     names: Sequence[str] = (),
     template: str | None = None,
     api_keys: Sequence[str] = (),
+    allowed_origins: Sequence[str] = (),
     max_batch: int = 64,
     max_queue: int = 256,
     memory: int | str | None = None,
@@ -41,6 +48,8 @@ def service_of(
         names: that clients call the model by; empty: the name it was loaded by.
         template: chat template, in the place of the model's own.
         api_keys: one of them is asked for, if there are any.
+        allowed_origins: whose pages may ask from a browser, such as ``"https://chat.example"``;
+            ``"*"``: all pages.
         max_batch: most requests decoded together.
         max_queue: most requests that are held beyond these.
         memory: most memory of keys and values, in bytes or as ``"4GB"``; None: no limit.
@@ -53,9 +62,10 @@ def service_of(
         metrics_names: what the names of metrics begin with.
 
     Raises:
-        DraftwoodError: the model or the method cannot be used, memory is no number of bytes, or
-            ``max_model_len`` exceeds the model's context.
+        DraftwoodError: the model or the method cannot be used, memory is no number of bytes, a key
+            cannot be sent, or ``max_model_len`` exceeds the model's context.
     """
+    keys = checked_keys(api_keys)
     model, tokenizer = loaded.model, loaded.tokenizer
     target = target_of(model)
     if prefix_cache == PREFIX_CACHE:
@@ -72,7 +82,8 @@ def service_of(
         root=loaded.name,
         context=_context(engine, max_model_len),
         max_body=max_body,
-        api_keys=tuple(api_keys),
+        api_keys=keys,
+        allowed_origins=tuple(allowed_origins),
         metrics_names=metrics_names,
         sampling=sampling,
         max_tokens=max_tokens,

@@ -4,6 +4,7 @@ The rules of each family of models are transformers' own (its response templates
 one answers with text alone.
 """
 
+import json
 import logging
 import re
 import uuid
@@ -80,9 +81,9 @@ class PlainAnswer:
 class TemplateAnswer:
     """An answer that is parsed by a response template.
 
-    If it does not keep to the template, such as a tool call whose arguments are not JSON, the rest
-    is text as the model wrote it: nothing is dropped. Reasoning comes before the answer: once that
-    has begun, the tags of a thought are text that the answer is about.
+    If it does not keep to the template, such as a tool call whose arguments are not JSON, or one
+    that is cut off, the rest is text as the model wrote it: nothing is dropped. Reasoning comes
+    before the answer: once that has begun, the tags of a thought are text that the answer is about.
 
     Args:
         parser: transformers' ``ResponseParser``.
@@ -90,6 +91,8 @@ class TemplateAnswer:
         held: the end of the prompt, which the parser gives out with the first text: white space,
             as a delimiter may begin with it.
         later: makes the parser of what follows the beginning of the answer.
+        closing: ends a call, in a form in which the parser takes a call that is cut off for a whole
+            one; None: it does not.
     """
 
     def __init__(
@@ -98,11 +101,13 @@ class TemplateAnswer:
         parts: Callable[[list[Any]], list[Part]],
         held: str,
         later: Callable[[], Any],
+        closing: re.Pattern[str] | None = None,
     ) -> None:
         self._parser: Any | None = parser
         self._parts = parts
         self._held = held
         self._later: Callable[[], Any] | None = later
+        self._closing = closing
         self._rest = ""  # text of which no part has been made
 
     def feed(self, piece: str) -> list[Part]:
@@ -111,8 +116,12 @@ class TemplateAnswer:
 
     def finish(self) -> list[Part]:
         """See :class:`AnswerParser`."""
-        parser = self._parser
-        return self._events(lambda: parser.finalize()[1], "") if parser else []
+        parser, rest = self._parser, self._rest
+        if parser is None:
+            return []
+        found = self._events(lambda: parser.finalize()[1], "")
+        cut = self._closing is not None and not self._closing.search(rest)
+        return [Text(rest)] if cut and any(isinstance(part, Call) for part in found) else found
 
     def _fed(self, step: str) -> list[Part]:
         parser = self._parser
@@ -129,8 +138,7 @@ class TemplateAnswer:
         found: list[Part] = []
         for part in parts:
             if isinstance(part, Call):  # this piece has ended it
-                self._held = ""
-                self._rest = piece if piece[-1:].isalnum() or piece[-1:].isspace() else ""
+                self._held, self._rest = "", self._behind_call(piece)
                 found.append(part)
             elif own := self._own(part.text):
                 before, begun, after = self._rest.partition(own)
@@ -139,6 +147,15 @@ class TemplateAnswer:
         if any(isinstance(part, Text) and not part.text.isspace() for part in found):
             found += self._answer_begins()
         return found
+
+    def _behind_call(self, piece: str) -> str:
+        """The text behind a call that a piece has ended."""
+        ends = [0]
+        if self._closing is not None:
+            # Whether a tag ends there, the parser may know only by the text behind it.
+            ends += [match.end() for match in self._closing.finditer(self._rest)]
+            return self._rest[ends[-1] :]
+        return piece if piece[-1:].isalnum() or piece[-1:].isspace() else ""
 
     def _answer_begins(self) -> list[Part]:
         """Go on with the parser of an answer's text, which reads what the first one kept back."""
@@ -203,9 +220,11 @@ def parser_maker(tokenizer: Any, model: Any) -> MakeParser | None:
     template = response_template(tokenizer, model)
     if template is None:
         return None
-    template = _endless(template)
+    template = _whole_values(_endless(template))
+    closing = _closing(template["fields"].get(_CALLS, {}))
     from transformers.cli.serving import utils
-    from transformers.utils.chat_parsing import ResponseParser
+
+    from draftwood.server.call_parser import CallParser
 
     def parts(events: list[Any]) -> list[Part]:
         return [_part(item, utils) for item in utils.response_events_to_chunks(events)]
@@ -217,10 +236,11 @@ def parser_maker(tokenizer: Any, model: Any) -> MakeParser | None:
         schemas: list[Any] = [] if typed else [*tools]
         begun = _begun(template, prompt)
         return TemplateAnswer(
-            ResponseParser(own, prefix=begun, tools=schemas),
+            CallParser(own, prefix=begun, tools=schemas),
             parts,
-            _held(ResponseParser(own, prefix=begun), parts),
-            lambda: ResponseParser(_without(own, _REASONING), prefix="", tools=schemas),
+            _held(CallParser(own, prefix=begun), parts),
+            lambda: CallParser(_without(own, _REASONING), prefix="", tools=schemas),
+            closing,
         )
 
     return make
@@ -242,6 +262,29 @@ def _endless(template: Mapping[str, Any]) -> dict[str, Any]:
         text = fields[_CONTENT].items()
         fields[_CONTENT] = {key: each for key, each in text if not key.startswith("close")}
     return {**template, "fields": fields}
+
+
+def _whole_values(template: Mapping[str, Any]) -> dict[str, Any]:
+    """A response template in which values in XML keep their white space.
+
+    The form has one line break before a value and one behind it, which are no part of it.
+    """
+    fields = dict(template["fields"])
+    given = fields.get(_CALLS, {}).get("content_args", {})
+    if "tag_pattern" in given:
+        around = given["tag_pattern"].replace(r"\s*(?P<value>.*?)\s*", r"\n?(?P<value>.*?)\n?")
+        fields[_CALLS] = {**fields[_CALLS], "content_args": {**given, "tag_pattern": around}}
+    return {**template, "fields": fields}
+
+
+def _closing(calls: Mapping[str, Any]) -> re.Pattern[str] | None:
+    """What ends a call by its field of a response template; None where JSON shows its end."""
+    if calls.get("content") == "json":
+        return None
+    literal, pattern = calls.get("close"), calls.get("close_pattern")
+    if pattern is None and isinstance(literal, str):
+        pattern = re.escape(literal)
+    return None if pattern is None else re.compile(pattern)
 
 
 def _begun(template: Mapping[str, Any], prompt: str) -> str:
@@ -278,8 +321,10 @@ def _part(item: Any, utils: Any) -> Part:
     """
     if isinstance(item, utils.ToolCall):
         msgspec.json.decode(item.arguments)
-        (item.name + item.arguments).encode()  # a name may be no text, and text half a character
-        return Call(item.name, item.arguments, f"call_{uuid.uuid4().hex[:24]}")
+        # transformers escapes all that is not ASCII, which some clients show as it is.
+        arguments = json.dumps(json.loads(item.arguments), ensure_ascii=False)
+        (item.name + arguments).encode()  # a name may be no text, and text half a character
+        return Call(item.name, arguments, f"call_{uuid.uuid4().hex[:24]}")
     if isinstance(item, utils.ReasoningText):
         return Reasoning(str(item))
     if not isinstance(item, str):

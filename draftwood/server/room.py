@@ -50,6 +50,15 @@ class Room:
         self.preparing = 0
         self._thread = thread
 
+    def check(self) -> None:
+        """Refuse a request for which there is no room now, before its body is read.
+
+        Raises:
+            Busy: the server holds too many choices.
+            Closing: it is stopping.
+        """
+        self._thread.check_room(1, self.preparing)
+
     @contextmanager
     def of(self, count: int) -> Iterator[None]:
         """Keep room for the choices of a response.

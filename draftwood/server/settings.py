@@ -1,8 +1,11 @@
 """What the server is told when it starts."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from draftwood.errors import DraftwoodError
 
 Names = Literal["draftwood", "vllm"]
 
@@ -11,6 +14,9 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 PREFIX_CACHE = "auto"
 """Memory of finished texts by the model: 1 GB, or none with recurrent layers."""
+
+
+_KEY = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,7 @@ class ServeSettings:
         headers_within: seconds in which a client must send a request's headers.
         body_within: seconds in which it must send the body then.
         api_keys: one of them is asked for, if there are any.
+        allowed_origins: whose pages may ask from a browser; ``"*"``: all pages.
         metrics_names: what the names of metrics begin with.
         sampling: of requests that leave it out, by field.
         max_tokens: default of chats; None: what the context holds.
@@ -37,9 +44,25 @@ class ServeSettings:
     headers_within: float = 30.0
     body_within: float = 120.0
     api_keys: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
     metrics_names: Names = "draftwood"
     sampling: Mapping[str, float] = field(default_factory=dict)
     max_tokens: int | None = None
+
+
+def checked_keys(keys: Iterable[str]) -> tuple[str, ...]:
+    """API keys without the white space around them, such as the end of a line of their file.
+
+    Raises:
+        DraftwoodError: one is empty, or has characters that a header cannot carry.
+    """
+    found = tuple(key.strip() for key in keys)
+    if not all(map(_KEY.fullmatch, found)):
+        raise DraftwoodError(
+            "an API key is empty, or has a space or a character beyond ASCII in it: clients could "
+            "not send it. Give another one (--api-key, DRAFTWOOD_API_KEY)"
+        )
+    return found
 
 
 def model_defaults(generation_config: Any) -> tuple[dict[str, float], int | None]:

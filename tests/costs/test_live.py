@@ -307,6 +307,26 @@ def test_the_cost_of_a_prompt_is_learnt_from_pieces_of_prompts() -> None:
     assert live.prompt != before
 
 
+def test_what_prompts_add_to_a_step_is_never_thought_to_be_nothing() -> None:
+    live = LiveCosts(StepCosts(Curve((1, 8, 64), (1.0, 2.0, 4.0)), prompt=Curve((1, 64), (4, 4))))
+    assert live.within(8, 8, 24) == 2.0, "the forward without them took 2"
+    assert live.within(8, 64, 8) == pytest.approx(0.1 * 4.0 * 8 / 72)
+    for _ in range(100):
+        live.observe(64, 0, 8, 5.0, 0.0, 8)
+    assert live.within(8, 64, 8) > 3 * 0.1 * 4.0 * 8 / 72, "and it can be learnt"
+
+
+def test_what_few_tokens_of_prompts_add_says_little() -> None:
+    def after(tokens: int) -> float:
+        live = LiveCosts(StepCosts(Curve((1, 101), (10.0, 110.0))))
+        for _ in range(8):
+            live.observe(10, 0, 1, 19.0 + 3 * tokens, 0.0, tokens)
+        return live.within(1, 10, 1)
+
+    assert after(32) == pytest.approx(after(64))
+    assert 1.0 < after(1) < after(4) < after(32)
+
+
 def test_the_cost_of_a_prompt_that_is_not_known_is_not_learnt() -> None:
     live = LiveCosts(GIVEN)
     live.observe_prompt(64, 8.0)

@@ -1,5 +1,8 @@
 """Prompts are cached in pieces, between the steps of requests that run or within them."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +10,7 @@ import torch
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.engine.engine import Engine
-from draftwood.engine.joining import BETWEEN, WITHIN, shared_out
+from draftwood.engine.joining import BETWEEN, WITHIN, JoiningRequest, shared_out
 from draftwood.engine.request import Delta, Event, Finished, Request
 from draftwood.methods import method
 from draftwood.policies.auto.calibration import Calibration
@@ -21,7 +24,9 @@ from draftwood.protocols import (
     TargetOutput,
 )
 from draftwood.runner.attach import attach
+from draftwood.runner.prefill import CHUNK
 from draftwood.runner.recompute import RecomputingRunner
+from draftwood.runner.to_host import unread
 from draftwood.tree import tree_of
 from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.tiny_llama import tiny_llama
@@ -165,14 +170,32 @@ def test_pieces_go_with_a_step_where_they_cost_less_than_between() -> None:
     costs, forward = tuner.costs, tuner.costs.now(1).target.seconds(1)
     predicted = costs.within(1, 1, 32)
     assert predicted == PROMPT_COSTS.seconds(33) - PROMPT_COSTS.seconds(1)
+    assert beside(1.5).costs.within(1, 1, 32) == PROMPT_COSTS.seconds(33) - 1.5, "a step takes less"
     for _ in range(64):
         costs.observe(1, 10, 1, forward + 3 * predicted, 0.0, 32)
     assert costs.within(1, 1, 32) == pytest.approx(3 * predicted, rel=0.1)
     assert costs.now(1).target.seconds(1) == forward, "the forward's own costs are as before"
     assert tuner.prompt_piece_within() == 0
-    for _ in range(400):
-        costs.observe_prompt(64, 37.5)
-    assert tuner.prompt_piece_within() == 48, "it is tried again"
+    pieces = [tuner.prompt_piece_within() for _ in range(400)]
+    assert pieces[:9] == [0] * 9
+    assert pieces[-1] > 0, "it is tried again"
+
+
+def test_only_the_last_part_of_a_prompt_keeps_its_logits() -> None:
+    request: Any = SimpleNamespace(request=Request(PROMPT), slot=0)
+    joining = JoiningRequest(request)
+    whole, features = torch.rand(4, 50), torch.rand(4, 3)
+    for begin in (0, 2):
+        own = slice(begin, begin + 2)
+        joining.add(2, TargetOutput(whole[own], *unread(), features=features[own]))
+    assert [len(part.logits) for part in joining._parts] == [0, 1]
+    output = joining.output(prompt_rows=False)
+    assert torch.equal(output.logits, whole[-1:])
+    assert output.features is not None
+    assert torch.equal(output.features, features)
+    for tensor in (output.logits, *(part.features for part in joining._parts)):
+        assert tensor is not None
+        assert tensor.untyped_storage().nbytes() == tensor.nbytes, "nothing else is kept alive"
 
 
 def test_a_piece_takes_as_long_as_a_step() -> None:
@@ -243,7 +266,9 @@ def test_pieces_of_a_model(name: str, monkeypatch: pytest.MonkeyPatch, *, within
     prompt = [7 + i * i % 50 for i in range(600)]
     runner = attach(model)
     assert not isinstance(runner, RecomputingRunner)
-    assert runner.readable(runner.open(700), 600)
+    slot = runner.open(700)
+    assert runner.readable(slot, CHUNK)
+    assert not runner.readable(slot, CHUNK + 1), "for its memory"
     if not within:
         monkeypatch.setattr(type(runner), "readable", lambda *_: False)
     host = FakeHost(runner.info)

@@ -1,7 +1,9 @@
 """The KV cache: planes of any shape, and room that grows."""
 
+import pytest
 import torch
 
+from draftwood.runner import row_cache
 from draftwood.runner.cache import Plane
 from draftwood.runner.row_cache import RowCache
 
@@ -28,6 +30,32 @@ def test_a_layer_that_stores_nothing_has_the_entries_of_its_source() -> None:
     for layer, source in ((2, 0), (3, 1)):
         pairs = zip(cache.flat(layer), cache.flat(source), strict=True)
         assert all(mine.data_ptr() == its.data_ptr() for mine, its in pairs)
+
+
+def test_a_cache_that_cannot_grow_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = RowCache([(NARROW, WIDE)], margin=8)
+    row = cache.row(cache.open(10))
+    cache.begin([row], [0], [10], None)
+    before = [cache.rows, cache.stride, cache.generation, *map(id, cache.tensors)]
+    made: list[object] = []
+
+    def failing(shape: tuple[int, ...], plane: Plane) -> torch.Tensor:
+        if made:
+            raise MemoryError
+        made.append(shape)
+        return zeros(shape, plane)
+
+    zeros = row_cache._zeros
+    monkeypatch.setattr(row_cache, "_zeros", failing)
+    for grow in (lambda: cache.open(5000), lambda: cache.make_room([row], [6000])):
+        made.clear()
+        with pytest.raises(MemoryError):
+            grow()
+        assert made, "the second tensor could not be made"
+        assert [cache.rows, cache.stride, cache.generation, *map(id, cache.tensors)] == before
+    monkeypatch.undo()
+    cache.make_room([row], [6000])
+    assert cache.stride >= 6000
 
 
 def test_growth_is_geometric() -> None:

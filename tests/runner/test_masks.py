@@ -73,7 +73,8 @@ def test_masks_follow_the_definition(
             mask = named[kind.name]
             in_order = plan.in_order or [False] * b
             height = max(n for n, unmasked in zip(counts, in_order, strict=True) if not unmasked)
-            assert mask.shape == (b, 1, 2 * height, max(ends))
+            width = max(n for n, unmasked in zip(ends, in_order, strict=True) if not unmasked)
+            assert mask.shape == (b, 1, 2 * height, width)
             assert mask.dtype == dtype
             for i, tree in enumerate(trees):
                 if in_order[i]:
@@ -112,6 +113,9 @@ def test_chains_need_no_mask() -> None:
         assert full.build([9, 3], [chain, chain], done)[0] is Visibility.CAUSAL
     visibility, plan = full.build([9, 3, 40], [tree, tree, tree_of([7], [-1])], [0, 1, 0])
     assert (visibility, plan.in_order) == (Visibility.TREE, [False, False, True])
+    mask = made(plan)
+    assert isinstance(mask, torch.Tensor)
+    assert mask.shape[-1] == 9 + len(tree), "the longest sequence reads none"
     visibility, plan = full.build([9, 3], [chain, tree], [0, 0])
     assert (visibility, plan.in_order) == (Visibility.TREE, [True, False])
     assert full.build([9, 3], [tree, tree], [0, 0])[1].in_order == ()
@@ -121,6 +125,30 @@ def test_chains_need_no_mask() -> None:
     assert sliding.build([3], [chain], [0])[0] is Visibility.CAUSAL
     for masks in both((FULL, SLIDING))[1:]:
         assert masks.build([3], [chain], [0])[1].in_order == ()
+
+
+def test_masks_that_cannot_grow_stay_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tree_of([1, 2, 3], [-1, 0, 0])
+    masks = TreeMasks((SLIDING, FULL), 2, torch.float32)
+    masks.build([4], [tree], [0])
+    zeros, made_planes = torch.zeros, list[object]()
+
+    def failing(*shape: Any, **named: Any) -> torch.Tensor:
+        if made_planes:
+            raise torch.OutOfMemoryError
+        made_planes.append(shape)
+        return zeros(*shape, **named)
+
+    monkeypatch.setattr(torch, "zeros", failing)
+    with pytest.raises(torch.OutOfMemoryError):
+        masks.build([4000, 5], [tree, tree], [0, 0])
+    assert len(made_planes) == 1
+    monkeypatch.undo()
+    for length in (5, 3000):
+        found: Any = made(masks.build([length], [tree], [0])[1])
+        for kind in (SLIDING, FULL):
+            expected = by_the_rule(kind, length, tree)
+            assert torch.equal(found[kind.name][0, 0, :3], expected)
 
 
 @pytest.mark.parametrize("kinds", [(FULL,), (SLIDING, FULL), (CHUNKED,)])

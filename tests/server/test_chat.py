@@ -1,13 +1,15 @@
 """``/v1/chat/completions`` as OpenAI's client and Open WebUI use it."""
 
 import json
+import threading
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
 from draftwood.engine.engine import Engine
-from draftwood.engine.request import Request
+from draftwood.engine.request import Event, Request
 from draftwood.sampling.sampler import SamplingParams
 from tests.factories.running_server import EOS, Running
 
@@ -72,13 +74,51 @@ def test_a_stream_has_the_same_text_and_one_end(server: Running, plain: Engine) 
     assert len({chunk.id for chunk in chunks}) == 1
     for index in range(2):
         own = [c for chunk in others for c in chunk.choices if c.index == index]
-        assert own[0].delta.role == "assistant"
+        assert [c.delta.role for c in own] == ["assistant"] + [None] * (len(own) - 1)
         assert "".join(c.delta.content or "" for c in own) == answer(plain, 30)
         assert [c.finish_reason for c in own] == [None] * (len(own) - 1) + ["length"]
         assert own[-1].model_extra is not None
         assert "speculative_decoding_stats" in own[-1].model_extra
         assert not any("speculative_decoding_stats" in (c.model_extra or {}) for c in own[:-1])
     assert len(others) < 60, "a step's tokens come in one chunk"
+
+
+def test_a_stream_begins_with_the_first_token(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the first chunk clients measure how long they have waited."""
+    goes_on, step = threading.Event(), Engine.step
+
+    def waiting(engine: Engine) -> list[Event]:
+        assert goes_on.wait(30)
+        return step(engine)
+
+    monkeypatch.setattr(Engine, "step", waiting)
+    body = {"messages": MESSAGES, "max_tokens": 3, "stream": True}
+    with httpx.stream("POST", f"{server.url}/chat/completions", json=body, timeout=60) as found:
+        assert found.status_code == 200, "the engine has taken it"
+        threading.Timer(0.3, goes_on.set).start()
+        for line in found.iter_lines():
+            assert goes_on.is_set()
+            assert '"role":"assistant"' in line
+            break
+
+
+def test_messages_come_back_as_clients_keep_them(server: Running) -> None:
+    asked: dict[str, Any] = {"model": "tiny", "max_tokens": 5, "temperature": 0}
+    chat = server.client().chat.completions
+    [text] = {choice.message.content for choice in chat.create(messages=MESSAGES, **asked).choices}
+    assert text
+    asked["stop"] = text[-1]
+    message: Any = chat.parse(messages=MESSAGES, **asked).choices[0].message
+    assert "parsed" in message.model_dump(exclude_unset=True)
+    again: Any = {"role": "user", "content": "abc"}
+    found = chat.create(messages=[*MESSAGES, message, again], **asked)
+    told: Any = {"role": "assistant", "content": message.content}
+    assert chat.create(messages=[*MESSAGES, told, again], **asked).usage == found.usage
+    lite = {**told, "provider_specific_fields": {"refusal": None}}
+    body = {"messages": [*MESSAGES, lite, again], "max_tokens": 5}
+    assert server.post("/v1/chat/completions", body).status_code == 200
 
 
 def test_the_stream_on_the_wire(server: Running) -> None:

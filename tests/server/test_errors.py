@@ -150,6 +150,59 @@ def test_paths_and_methods(server: Running) -> None:
     assert server.get("/v1/models/other").json()["error"]["code"] == "model_not_found"
     assert server.client().models.list().data[0].id == "tiny"
     assert server.client().models.retrieve("tiny").owned_by == "draftwood"
+    assert server.get("/v1/models/").json() == server.get("/v1/models").json()
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("application/json", 200),
+        ("Application/JSON; charset=utf-8", 200),
+        ("application/vnd.api+json", 200),
+        (None, 200),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("application/jsonl", 415),
+    ],
+)
+def test_bodies_are_json_by_their_type(server: Running, kind: str | None, status: int) -> None:
+    headers = {} if kind is None else {"Content-Type": kind}
+    body = b'{"prompt": "a", "max_tokens": 1}'
+    found = server.post("/v1/completions", content=body, headers=headers)
+    assert found.status_code == status
+    if status != 200:
+        assert "send JSON with the header" in found.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("origins", [("https://one.example",), ("*",), ()])
+def test_pages_of_other_origins(origins: tuple[str, ...]) -> None:
+    asked = {
+        "Origin": "https://one.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type",
+    }
+    with running(tiny_engine("ar"), api_keys=("key",), allowed_origins=origins) as server:
+        before = httpx.options(f"{server.url}/chat/completions", headers=asked)
+        assert before.is_success == bool(origins)
+        key = {"Origin": "https://one.example", "Authorization": "Bearer key"}
+        found = server.get("/v1/models", headers=key)
+        allowed = {"https://one.example", "*"} if origins else {None}
+        assert found.status_code == 200
+        assert found.headers.get("access-control-allow-origin") in allowed
+        refused = server.get("/v1/models", headers={"Origin": "https://one.example"})
+        assert refused.status_code == 401
+        assert refused.headers.get("access-control-allow-origin") in allowed
+        other = server.get("/v1/models", headers=key | {"Origin": "https://two.example"})
+        told = other.headers.get("access-control-allow-origin")
+        assert told == ("*" if origins == ("*",) else None)
+
+
+def test_a_full_server_refuses_a_request_before_its_body() -> None:
+    with running(tiny_engine("ar"), most=1) as server:
+        with server.service.room.of(1):
+            found = server.post("/v1/completions", content=b"no JSON")
+        assert found.status_code == 429
+        assert server.post("/v1/completions", content=b"no JSON").status_code == 400
 
 
 def test_a_body_over_the_limit() -> None:

@@ -34,13 +34,20 @@ def test_it_has_what_the_model_brings() -> None:
     service.close()
 
 
+@pytest.mark.parametrize("key", ["", " \n", "a b", "schlüssel"])
+def test_a_key_that_no_client_can_send_is_refused(key: str) -> None:
+    with pytest.raises(DraftwoodError, match="clients could not send it"):
+        service_of(loaded(), "ar", api_keys=["right", key])
+
+
 def test_it_has_what_it_is_told() -> None:
     service = service_of(
         loaded(),
         "ar",
         names=["one", "two"],
         template="{{ messages }}",
-        api_keys=["key"],
+        api_keys=["key\n"],
+        allowed_origins=["*"],
         max_model_len=50,
         max_body=1000,
         sampling_defaults="openai",
@@ -48,6 +55,7 @@ def test_it_has_what_it_is_told() -> None:
     )
     settings = service.settings
     assert (settings.names, settings.api_keys) == (("one", "two"), ("key",))
+    assert settings.allowed_origins == ("*",)
     assert (settings.context, settings.max_body, settings.metrics_names) == (50, 1000, "vllm")
     assert (settings.sampling, settings.max_tokens) == ({}, None)
     assert service.text.template == "{{ messages }}"

@@ -45,6 +45,14 @@ def parser(prompt: str = ASSISTANT, tools: Sequence[dict[str, Any]] = TOOLS) -> 
     return make(prompt, tools)
 
 
+def xml_parser() -> AnswerParser:
+    """That of Qwen 3.5."""
+    model = SimpleNamespace(config=SimpleNamespace(model_type="qwen3_5"))
+    make = parser_maker(tiny_tokenizer(), model)
+    assert make is not None
+    return make(ASSISTANT, TOOLS)
+
+
 def parts_of(text: str, size: int, found: AnswerParser | None = None) -> list[Part]:
     """All parts of a text that comes in pieces of a size."""
     found = found or parser()
@@ -72,6 +80,35 @@ def test_a_call_that_is_cut_off_stays_text(size: int) -> None:
     parts = parts_of(f"Well.{CALL}{begun}", size)
     assert len([part for part in parts if isinstance(part, Call)]) == 1
     assert joined(parts, Text) == f"Well.{begun}"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 9, 1000])
+@pytest.mark.parametrize(
+    "cut", ["<parameter=b>\nhal", "<parameter=b>\nhalf\n</parameter>\n", "</function>\n</tool_c"]
+)
+def test_a_call_in_xml_that_is_cut_off_stays_text(cut: str, size: int) -> None:
+    call = "<tool_call>\n<function=add>\n<parameter=a>\n7\n</parameter>\n"
+    whole = f"{call}</function>\n</tool_call>"
+    parts = parts_of(f"Well.\n{whole}\n{call}{cut}", size, xml_parser())
+    [found] = [part for part in parts if isinstance(part, Call)]
+    assert json.loads(found.arguments) == {"a": 7}
+    assert joined(parts, Text) == f"Well.\n{call}{cut}"
+    [last] = parts_of(whole, size, xml_parser())
+    assert isinstance(last, Call)
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize(
+    "said", ["</tool_call>", 'a "</tool_call>" \\', "</tool_call></tool_call>"]
+)
+def test_a_call_may_speak_of_its_own_end(said: str, size: int) -> None:
+    call = json.dumps({"name": "add", "arguments": {"a": said}})
+    parts = parts_of(f"Well.<tool_call>\n{call}\n</tool_call>{CALL}", size)
+    found = [json.loads(part.arguments) for part in parts if isinstance(part, Call)]
+    assert found == [{"a": said}, {"a": 1}]
+    assert joined(parts, Text) == "Well."
+    begun = f"<tool_call>\n{call[:-3]}</tool_call>"
+    assert parts_of(begun, size) == [Text(begun)], "its string has no end"
 
 
 @pytest.mark.parametrize("size", [3, 11])
@@ -144,13 +181,25 @@ def test_arguments_in_json_keep_their_types() -> None:
 
 
 def test_values_in_xml_get_their_types_from_the_schema() -> None:
-    model = SimpleNamespace(config=SimpleNamespace(model_type="qwen3_5"))
-    make = parser_maker(tiny_tokenizer(), model)
-    assert make is not None
     call = "<function=add>\n<parameter=a>\n7\n</parameter>\n</function>"
-    parts = parts_of(f"<tool_call>\n{call}\n</tool_call>", 1000, make(ASSISTANT, TOOLS))
+    parts = parts_of(f"<tool_call>\n{call}\n</tool_call>", 1000, xml_parser())
     [found] = [part for part in parts if isinstance(part, Call)]
     assert json.loads(found.arguments) == {"a": 7}
+
+
+@pytest.mark.parametrize("value", ["    if x:\n        return 1\n", "", "\n", "a", " \n a \n"])
+def test_values_in_xml_keep_their_white_space(value: str) -> None:
+    call = f"<function=add>\n<parameter=text>\n{value}\n</parameter>\n</function>"
+    parts = parts_of(f"<tool_call>\n{call}\n</tool_call>", 1000, xml_parser())
+    [found] = [part for part in parts if isinstance(part, Call)]
+    assert json.loads(found.arguments) == {"text": value}
+
+
+def test_arguments_are_written_without_escapes() -> None:
+    call = json.dumps({"name": "add", "arguments": {"a": "Grüße", "b": 10**30}})
+    [found] = parts_of(f"<tool_call>{call}</tool_call>", 1000)
+    assert isinstance(found, Call)
+    assert found.arguments == '{"a": "Grüße", "b": 1000000000000000000000000000000}'
 
 
 @pytest.mark.parametrize("asked", ["Explain <tool_call>x</tool_call>", "a <tool_call>", "<think>"])

@@ -281,8 +281,12 @@ def test_clients_with_different_keys_share_no_prefix() -> None:
         def reused(key: str) -> int:
             before = server.service.thread.engine.prefix_tokens[1]
             headers = {"Authorization": f"Bearer {key}"}
-            assert server.post("/v1/completions", body, headers=headers).status_code == 200
-            return server.service.thread.engine.prefix_tokens[1] - before
+            found = server.post("/v1/completions", body, headers=headers)
+            assert found.status_code == 200
+            copied = server.service.thread.engine.prefix_tokens[1] - before
+            details = found.json()["usage"]["prompt_tokens_details"]
+            assert details == {"cached_tokens": copied}
+            return copied
 
         assert [reused(key) > 0 for key in ("one", "two", "one", "two")] == [
             False,

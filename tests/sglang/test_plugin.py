@@ -65,6 +65,7 @@ def decoded(
     out.unlink(missing_ok=True)
     command = [sys.executable, str(ROOT / "runs" / "sglang_decode.py"), str(model), str(prompts)]
     done = subprocess.run(
+        # Of an option given twice, the last one counts.
         [*command, "--tokens", "96", "--out", str(out), *words],
         env=ENVIRONMENT | variables,
         capture_output=True,
@@ -109,6 +110,16 @@ def test_the_tokens_are_those_of_plain_decoding(
     counts = COUNTED.findall(log)
     assert counts, "acceptance is logged"
     assert int(counts[-1][1]) > 0, "accepted nodes are moved in the cache"
+
+
+@pytest.mark.parametrize("nodes", [8, 32])
+def test_answers_that_reach_the_end_of_the_context(model: Path, prompts: Path, nodes: int) -> None:
+    """What a step reserves beyond it has to fit into the request's row."""
+    short = ("--context", "160", "--tokens", "150")
+    found, _ = decoded(model, prompts, *short)
+    own, _ = decoded(model, prompts, *short, "--drafts", "DRAFTWOOD", "--nodes", str(nodes))
+    assert max(map(len, found["answers"])) > 100
+    assert own["answers"] == found["answers"]
 
 
 def test_another_method(model: Path, prompts: Path, plain: list[list[int]]) -> None:

@@ -17,6 +17,9 @@ _END = 32
 """Last tokens of a text by which those that may be the same are found."""
 
 
+PATIENCE = 4
+"""Steps without a text after which it is forgotten, where all requests take part in a step."""
+
 _MOST_MISSED = 64
 """Most tokens by which a text may have grown in steps that the engine left out."""
 
@@ -50,7 +53,7 @@ class TextIds:
             only if the engine has no room for it.
     """
 
-    def __init__(self, patience: int = 4) -> None:
+    def __init__(self, patience: int = PATIENCE) -> None:
         self._patience = patience
         self._ids: defaultdict[Key, list[int]] = defaultdict(list)
         self._texts: dict[int, _GrowingText] = {}

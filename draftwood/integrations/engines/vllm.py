@@ -11,6 +11,7 @@ which vLLM's rejection sampler takes for one-hot proposals, so its outputs keep 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -21,7 +22,9 @@ from numpy.typing import NDArray
 from draftwood.integrations.engines.drafts import USUAL_COSTS, EngineDrafts
 from draftwood.integrations.engines.encoding import encoding, vocabulary_of
 from draftwood.integrations.engines.environment import costs_of, method_of, refuse_shared_file
-from draftwood.integrations.engines.texts import TextIds
+from draftwood.integrations.engines.texts import PATIENCE, TextIds
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_METHOD = "auto:also=memory:context.lengths=8+5+4+3+2+1:adjacency.shared=true"
 """What drafts where ``DRAFTWOOD_METHOD`` names nothing else.
@@ -48,7 +51,10 @@ class Proposer:
         model = vllm_config.model_config
         method = method_of(DEFAULT_METHOD, most, chain=True)
         parallel = vllm_config.parallel_config
-        refuse_shared_file(method, (parallel.tensor_parallel_size, parallel.data_parallel_size))
+        # A dense model's ranks are told that they are alone, but for their index.
+        index = getattr(parallel, "data_parallel_index", 0)
+        sizes = (parallel.tensor_parallel_size, parallel.data_parallel_size, index + 1)
+        refuse_shared_file(method, sizes)
         tokenizer = partial(_tokenizer, model)
         self.drafts = EngineDrafts(
             method,
@@ -59,7 +65,11 @@ class Proposer:
             vocabulary=vocabulary_of(method, tokenizer),
             read_text=True,
         )
-        self._texts = TextIds()
+        # Each stage of a pipeline has a batch of its own, which come in turns.
+        stages = int(getattr(parallel, "pipeline_parallel_size", 1))
+        self._texts = TextIds(patience=max(PATIENCE, stages + PATIENCE - 1))
+        # Ray may not hand variables on to its processes.
+        logger.info("Draftwood drafts with %s, up to %d tokens", method.name, most)
 
     def load_model(self, *_: Any, **__: Any) -> None:
         """There is no model to load."""

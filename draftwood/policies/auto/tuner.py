@@ -330,7 +330,10 @@ class AutoTuner(Tuner):
         piece, between = self._cheap_piece(seconds, _DEAREST_WITHIN), self.prompt_piece()
         curve = self.costs.prompt or self._now.target
         most = _DEAREST_WITHIN * curve.seconds(between) / between
-        return piece if seconds[piece] <= most * piece else 0
+        if seconds[piece] <= most * piece:
+            return piece
+        self.costs.unused_within(self.batch)
+        return 0
 
     def _cheap_piece(self, seconds: Mapping[int, float], dearest: float) -> int:
         """The piece to cache, given the seconds that each takes."""

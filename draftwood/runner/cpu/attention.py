@@ -1,7 +1,7 @@
-"""Attention of few queries by a kernel, ``attention.h``, on keys and values as cached.
+"""Attention of trees and prompts by a kernel, ``attention.h``, on keys and values as cached.
 
 PyTorch's attention on a CPU shares no keys among the query heads of a group, or repeats them, and
-is written for many queries. A step has the queries of one tree, in each of some dozens of layers.
+is written for many queries. A step has the queries of some trees, in each of some dozens of layers.
 """
 
 import ctypes
@@ -33,6 +33,7 @@ class Attention(ctypes.Structure):
         ("starts", c_void_p),
         ("lengths", c_void_p),
         ("in_order", c_void_p),
+        ("places", c_void_p),
     )
 
 
@@ -115,6 +116,7 @@ def attend(
         width**-0.5 if scale is None else scale,
         dtype is torch.bfloat16,
         *(addresses_of(in_order=in_order) if sequences is None else sequences.addresses),
+        None,
     )
     compiled.attention(ctypes.addressof(call))
     return out

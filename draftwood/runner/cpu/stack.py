@@ -208,7 +208,7 @@ class LayerStack:
     def _compute(self, x: Tensor, passed: Passed) -> bool:
         """Compute the layers' results; False if the kernel cannot."""
         shape, cache, visibility = self._shape, passed.cache, passed.visibility
-        if not isinstance(cache, RowCache) or cache.gathers or len(x) != 1:
+        if not isinstance(cache, RowCache) or len(x) != 1:
             return False
         kind, batch = visibility, 1
         sequences = addresses_of(in_order=kind is Visibility.CAUSAL)
@@ -229,7 +229,8 @@ class LayerStack:
         for place, result in results.items():
             outputs[place] = result.data_ptr()
         work = x.new_empty(rows * (2 * (shape.q + shape.kv + shape.inner) + 3 * shape.hidden))
-        each = cache.stride * shape.kv
+        each, apart = cache.stride * shape.kv, cache.apart
+        places = None if apart is None else (c_int64 * batch)(*apart)
         cos, sin = passed.factors
         call = _Stack(
             *map(ctypes.addressof, (self._layers, *self._cached)),
@@ -240,7 +241,7 @@ class LayerStack:
             rows,
             cos.numel() // shape.width,
             entries.ctypes.data,
-            cache.first_row * each,
+            cache.first_row * each if places is None else 0,
             Attention(
                 self._kernels.openmp,
                 *(None, None, None),
@@ -254,6 +255,7 @@ class LayerStack:
                 shape.scale,
                 shape.dtype is torch.bfloat16,
                 *sequences,
+                None if places is None else ctypes.addressof(places),
             ),
         )
         self._kernels.stack(ctypes.addressof(call))

@@ -13,13 +13,15 @@ let messages = [];
 let runs = [];
 let abort = null; // of the request that is being answered
 
+const hint = place("prompt").placeholder;
+
+// Again after another server has taken the place of this one.
 function showServed(stats) {
-  if (served) return;
   served = stats;
   place("served").textContent = `${stats.model}, decoded by ${stats.method}`;
-  if (!stats.has_chat_template) {
-    place("prompt").placeholder = "Text that the model continues: it has no chat template";
-  }
+  place("prompt").placeholder = stats.has_chat_template
+    ? hint
+    : "Text that the model continues: it has no chat template";
 }
 
 function askForKey() {
@@ -157,8 +159,13 @@ place("clear").addEventListener("click", () => {
 });
 place("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  useKey(place("key").value);
+  const key = place("key").value.trim();
   place("key").value = "";
+  if (!/^[!-~]+$/.test(key)) {
+    showProblem("A key has printable ASCII characters without spaces: this is none.");
+    return;
+  }
+  useKey(key);
   place("key-form").hidden = true;
   showProblem("");
   watch(watchers);

@@ -26,6 +26,7 @@ async def chat_completions(request: Request) -> Response:
     """Answer a conversation."""
     arrived = arrival()
     service: Service = request.app.state.service
+    service.room.check()
     body = await service.body(request, ChatRequest)
     tools = _checked(body, service)
     with service.room.of(body.value("n", 1)):
@@ -77,17 +78,18 @@ async def _prepared(
     )
     requests = await service.requests(body, [prompt.ids], wanted, owner)
     await service.check_grammar(requests[0], "tools" if wanted.grammar else grammar_field(body))
-    return _Prepared(requests, [_parser(make, prompt, tools) for _ in requests])
+    parsers = await service.text.run(_parsers, len(requests), make, prompt, tools)
+    return _Prepared(requests, parsers)
 
 
-def _parser(
-    make: MakeParser | None, prompt: _Prompt, tools: Sequence[dict[str, Any]]
-) -> AnswerParser:
-    """What tells a choice's text, reasoning and calls apart."""
+def _parsers(
+    count: int, make: MakeParser | None, prompt: _Prompt, tools: Sequence[dict[str, Any]]
+) -> Sequence[AnswerParser]:
+    """What tells text, reasoning and calls of so many choices apart."""
     if make is None:
-        return PlainAnswer()
+        return [PlainAnswer() for _ in range(count)]
     try:
-        return make(prompt.text, tools)
+        return [make(prompt.text, tools) for _ in range(count)]
     except Exception as error:  # transformers parses the end of the prompt
         raise bad_request(
             f"an answer to this prompt cannot be parsed: {error}", "messages"

@@ -36,6 +36,7 @@ async def completions(request: Request) -> Response:
     """Continue prompts."""
     arrived = arrival()
     service: Service = request.app.state.service
+    service.room.check()
     body = await service.body(request, CompletionRequest)
     _check(body)
     with service.room.of(len(_listed(body)) * body.value("n", 1)):
@@ -159,10 +160,11 @@ class TextAnswer(Answer):
 
     async def chunks(self) -> AsyncIterator[Chunk]:
         """See :class:`Answer`."""
-        for index, choice in enumerate(self.choices):
-            if choice.echoed:
-                yield self.chunk([TextChoice(index=index, text=choice.echoed)])
-        async for index, event in self.events():
+        echoes = dict(enumerate(choice.echoed for choice in self.choices))
+        async for index, event in self.generation.events():
+            if echoed := echoes.pop(index, ""):
+                yield self.chunk([TextChoice(index=index, text=echoed)])
+            self.count(index, event)
             if isinstance(event, Delta):
                 begin = self.choices[index].take(event)
                 found = TextChoice(

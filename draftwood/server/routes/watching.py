@@ -23,6 +23,8 @@ async def model(request: Request) -> Response:
     """One name of the served model."""
     service: Service = request.app.state.service
     name = request.path_params["name"]
+    if not name:  # a path that ends with a slash
+        return await models(request)
     service.check_model(name)
     return JSONResponse(_model(service, name))
 

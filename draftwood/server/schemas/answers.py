@@ -15,12 +15,19 @@ def finish_reason(completion: Completion) -> FinishReason:
     return "length" if completion.reason in ("length", "context") else "stop"
 
 
+class PromptTokensDetails(msgspec.Struct):
+    """The tokens of the prompts that were not computed: an earlier text begins with them."""
+
+    cached_tokens: int
+
+
 class Usage(msgspec.Struct):
-    """Tokens of a prompt and of all its choices."""
+    """Tokens of a prompt and of all its choices; the details once they have ended."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptTokensDetails | msgspec.UnsetType = msgspec.UNSET
 
 
 class SpeculativeStats(msgspec.Struct):

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+_CLIENTS = "left out: clients add it to the messages that they have got"
+
 
 class Part(msgspec.Struct, forbid_unknown_fields=True):
     """A part of a message's content."""
@@ -22,6 +24,7 @@ class CalledFunction(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     arguments: str
+    parsed_arguments: Annotated[Any, Meta(description=_CLIENTS)] = None
 
 
 class ToolCall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -64,3 +67,5 @@ class Message(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     audio: Annotated[Any, Meta(description="null only")] = None
     annotations: Annotated[list[Any] | None, Meta(description="null or empty only")] = None
     function_call: Annotated[Any, Meta(description="null only: use `tool_calls`")] = None
+    parsed: Annotated[Any, Meta(description=_CLIENTS)] = None
+    provider_specific_fields: Annotated[Any, Meta(description=_CLIENTS)] = None

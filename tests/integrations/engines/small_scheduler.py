@@ -28,6 +28,7 @@ class Req:
         default_factory=lambda: SimpleNamespace(temperature=0.0, top_k=1, max_new_tokens=150)
     )
     extra_key: str | None = None
+    cache_salt: str | None = None
     finished_len: int | None = None
 
     @property

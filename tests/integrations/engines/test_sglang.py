@@ -356,6 +356,9 @@ def test_another_version_of_sglang_is_refused_by_a_sentence(
     assert "is for sglang 0.5.23, and this is 0.6.0" in caplog.text
 
 
+ANEW = "drafting has failed on one rank, and begins anew on all of them"
+
+
 def test_all_ranks_begin_anew_where_drafting_has_failed_on_one(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -374,9 +377,7 @@ def test_all_ranks_begin_anew_where_drafting_has_failed_on_one(
         for step in range(40):
             scheduler.step()
             assert len(drafts.drafts) == (step != 19)
-    assert [record.message for record in caplog.records] == [
-        "drafting has failed on one rank, and begins anew on all of them"
-    ]
+    assert [record.message for record in caplog.records] == [ANEW]
     assert told == [0] * 40
     assert [*req.output_ids] == plain(model, [1, 2, 3, 4] * 5, len(req.output_ids))
     # It drafts before and behind that step, and not in it.
@@ -388,6 +389,50 @@ def test_all_ranks_begin_anew_where_drafting_has_failed_on_one(
     scheduler.step()
     scheduler.step()
     assert told[-1] >= 1, "what has failed here is told"
+
+
+def test_drafting_ends_where_to_begin_anew_does_not_help(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    drafts = batch_drafts_of(worker())
+    told: list[int] = []
+
+    def same(failures: int) -> bool:
+        told.append(failures)
+        return len(told) <= 10  # another rank fails again and again from then on
+
+    drafts._same = same
+    model = follows(3)
+    scheduler = Scheduler(forward_with(drafts), model, overlap=False)
+    req = scheduler.add("r", [1, 2, 3, 4] * 5)
+    with caplog.at_level(logging.ERROR, "draftwood"):
+        for _ in range(40):
+            scheduler.step()
+    ended = "drafting has failed on one rank, and ends on all of them until flush_cache"
+    assert [record.message for record in caplog.records] == [ANEW, ANEW, ended]
+    assert len(told) == 13
+    assert not any(len(set(tree)) > 1 for tree in scheduler.drafted[10:])
+    assert [*req.output_ids] == plain(model, [1, 2, 3, 4] * 5, len(req.output_ids))
+    drafts.clear()
+    drafts._same = lambda _: True
+    scheduler.step()
+    scheduler.step()
+    assert any(len(set(tree)) > 1 for tree in scheduler.drafted[40:])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(("a", None), ("b", None)), ((None, "a"), (None, "b")), (("a", None), (None, "a"))],
+)
+def test_texts_are_kept_apart_as_in_the_radix_cache(
+    one: tuple[str | None, ...], other: tuple[str | None, ...]
+) -> None:
+    reqs = [Req("r", array("q", [1, 2])) for _ in range(5)]
+    for req, given in zip(reqs, (one, one, other, (None, None), ("", "")), strict=True):
+        req.extra_key, req.cache_salt = given
+    names = [batch._namespace(req) for req in reqs]
+    assert names[0] == names[1] != names[2]
+    assert names[3:] == ["", ""]
 
 
 def agreeing(rank: int, store: str, numbers: list[int], found: Any) -> None:

@@ -100,24 +100,66 @@ def hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[NGRAMWorker]]:
         sys.modules.pop(OWN_WORKER, None)
 
 
+USUAL: dict[str, object] = {
+    "device": "cuda",
+    "max_running_requests": None,
+    "speculative_num_draft_tokens": None,
+    "speculative_eagle_topk": None,
+    "speculative_num_steps": None,
+    "speculative_accept_threshold_single": 1.0,
+    "speculative_accept_threshold_acc": 1.0,
+    "tokenizer_worker_num": 1,
+    "use_ray": False,
+    "page_size": 1,
+    "attn_dp_size": 1,
+    "enable_dp_attention": False,
+}
+
+
 @pytest.mark.usefixtures("hooked")
-@pytest.mark.parametrize("given", [{"attn_dp_size": 2}, {"enable_dp_attention": True}])
-def test_data_parallel_attention_is_refused(given: dict[str, object]) -> None:
-    """SGLang moves the deprecated flag to the size before it asks."""
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        # SGLang moves the deprecated flag to the size before it asks.
+        ({"attn_dp_size": 2}, "leave --attn-dp-size"),
+        ({"enable_dp_attention": True}, "leave --attn-dp-size"),
+        ({"tokenizer_worker_num": 2}, "leave --tokenizer-worker-num"),
+        ({"use_ray": True}, "leave --tokenizer-worker-num and --use-ray out"),
+        ({"speculative_accept_threshold_acc": 0.9}, "--speculative-accept-threshold-acc below 1"),
+        ({"speculative_num_draft_tokens": 1}, "leaves no place for a draft"),
+        ({"page_size": 16, "attention_backend": "fa3"}, "needs --attention-backend flashinfer"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(given: dict[str, object], said: str) -> None:
     algorithm = importlib.import_module(ALGORITHM).DraftwoodAlgorithm()
-    usual: dict[str, object] = {
-        "device": "cuda",
-        "max_running_requests": None,
-        "speculative_num_draft_tokens": None,
-        "speculative_eagle_topk": None,
-        "speculative_num_steps": None,
-        "page_size": 1,
-        "attn_dp_size": 1,
-        "enable_dp_attention": False,
-    }
-    algorithm.handle_server_args(SimpleNamespace(**usual))
-    with pytest.raises(DraftwoodError, match="leave --attn-dp-size"):
-        algorithm.handle_server_args(SimpleNamespace(**usual | given))
+    algorithm.handle_server_args(SimpleNamespace(**USUAL))
+    with pytest.raises(DraftwoodError, match=said):
+        algorithm.handle_server_args(SimpleNamespace(**USUAL | given))
+
+
+@pytest.mark.usefixtures("hooked")
+@pytest.mark.parametrize("nodes", [None, 8, 32])
+@pytest.mark.parametrize("given", [None, 1])
+def test_a_step_asks_for_no_more_room_than_for_its_nodes(
+    nodes: int | None, given: int | None
+) -> None:
+    args = SimpleNamespace(**USUAL)
+    args.speculative_num_draft_tokens, args.speculative_eagle_topk = nodes, given
+    importlib.import_module(ALGORITHM).DraftwoodAlgorithm().handle_server_args(args)
+    assert args.speculative_num_draft_tokens == (nodes or 8)
+    assert args.speculative_eagle_topk > 1, "kernels take 1 for a chain"
+    room = args.speculative_eagle_topk * args.speculative_num_steps
+    assert room <= args.speculative_num_draft_tokens
+
+
+@pytest.mark.usefixtures("hooked")
+def test_a_row_of_cache_places_holds_what_a_step_reserves(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizing = ModuleType("sglang.srt.mem_cache.allocation_sizing")
+    vars(sizing).update(get_alloc_reserve_per_decode=lambda: 64)
+    monkeypatch.setitem(sys.modules, sizing.__name__, sizing)
+    headroom = importlib.import_module(ALGORITHM)._headroom
+    assert headroom(lambda: 36) == 64
+    assert headroom(lambda: 80) == 80
 
 
 @pytest.mark.parametrize("overlap", [False, True])

@@ -20,11 +20,16 @@ from draftwood.integrations.engines.vllm import Proposer
 from tests.integrations.engines.small_engine import CONTEXT, VOCAB, Letters, Next, follows, plain
 
 
-def configured(tokens: int = 6, ranks: int = 1) -> Any:
+def configured(tokens: int = 6, ranks: int = 1, index: int = 0, stages: int = 1) -> Any:
     """The parts of a ``VllmConfig`` that are read."""
     model = SimpleNamespace(get_vocab_size=lambda: VOCAB, max_model_len=CONTEXT)
     speculative = SimpleNamespace(num_speculative_tokens=tokens)
-    parallel = SimpleNamespace(tensor_parallel_size=ranks, data_parallel_size=1)
+    parallel = SimpleNamespace(
+        tensor_parallel_size=ranks,
+        data_parallel_size=1,
+        data_parallel_index=index,
+        pipeline_parallel_size=stages,
+    )
     return SimpleNamespace(
         model_config=model, speculative_config=speculative, parallel_config=parallel
     )
@@ -106,6 +111,25 @@ def test_ranks_do_not_share_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: An
     with_tokenizer(monkeypatch, Letters())
     with pytest.raises(DraftwoodError, match="every rank would write the memory's file"):
         Proposer(configured(ranks=2))
+    with pytest.raises(DraftwoodError, match="every rank would write the memory's file"):
+        Proposer(configured(index=1))
+
+
+@pytest.mark.parametrize(("stages", "lasts"), [(1, 4), (2, 5), (8, 11)])
+def test_a_text_is_awaited_for_as_many_steps_as_there_are_batches_in_turn(
+    stages: int, lasts: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "draftwood"):
+        proposer = Proposer(configured(stages=stages))
+    assert "drafts with auto, up to 6 tokens" in caplog.text
+    runner = Runner(proposer, follows(3))
+    runner.add([1, 2, 3])
+    runner.step()
+    held = []
+    for _ in range(lasts):
+        proposer.propose([], np.zeros(0, dtype=np.int64), np.zeros((0, 4), dtype=np.int32))
+        held.append(len(proposer.drafts))
+    assert held == [*[1] * (lasts - 1), 0]
 
 
 def test_a_text_that_is_not_seen_for_long_is_forgotten() -> None:

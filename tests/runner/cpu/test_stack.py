@@ -215,17 +215,23 @@ def test_layers_of_several_kinds_of_attention_are_no_stack() -> None:
     torch.testing.assert_close(found.logits[3], logits, rtol=0, atol=1e-4)
 
 
-def test_rows_apart_in_the_cache_are_left_to_the_layers(calls: list[int]) -> None:
+@pytest.mark.parametrize("first", [0, 1])
+def test_rows_apart_in_the_cache_are_read_where_they_are(first: int, calls: list[int]) -> None:
     runner = attach(tiny_llama(layers=3, head_dim=16))
-    slots = [runner.open(20) for _ in range(3)]
-    runner.prefill(slots, PROMPTS, Needs())
+    slots = [runner.open(20) for _ in range(4)]
+    runner.prefill(slots, [*PROMPTS, [4, 4, 5, 1]], Needs())
     calls.clear()
-    apart = [slots[0], slots[2]]
+    apart = [slots[first], slots[3]]
     found = forward(runner, apart, ())
-    assert not calls
-    alone = runner.forward(apart[1:], TREES[1:2], Needs())
     assert calls
-    torch.testing.assert_close(found[1].logits, alone[0].logits, rtol=0, atol=1e-5)
+    calls.clear()
+    with one_by_one(of_runner(runner)):
+        gathered = forward(runner, apart, ())
+    assert not calls
+    for slot, tree, rows, others in zip(apart, TREES, found, gathered, strict=False):
+        [alone] = runner.forward([slot], [tree], Needs())
+        torch.testing.assert_close(rows.logits, alone.logits, rtol=0, atol=1e-5)
+        torch.testing.assert_close(rows.logits, others.logits, rtol=0, atol=1e-5)
 
 
 def test_a_hook_of_a_layer_is_heard(calls: list[int]) -> None:

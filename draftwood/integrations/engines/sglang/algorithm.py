@@ -55,7 +55,11 @@ class DraftwoodAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
         )
 
     def handle_server_args(self, server_args: Any) -> None:
-        """Set what NGRAM sets, and refuse what trees cannot do.
+        """Set what NGRAM sets, and refuse what trees, or this plugin, cannot do.
+
+        The product of ``speculative_eagle_topk`` and ``speculative_num_steps`` is the room that a
+        step asks for, beside the nodes. One step is what NGRAM has. The first one has to be above 1
+        for trees: kernels take it for a sign of chains, and read no mask.
 
         Raises:
             DraftwoodError: such a setting was given.
@@ -72,11 +76,9 @@ class DraftwoodAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
                 f"--speculative-num-draft-tokens {server_args.speculative_num_draft_tokens} leaves "
                 "no place for a draft: the root takes one; give 2 or more"
             )
-        nodes = server_args.speculative_num_draft_tokens
-        if server_args.speculative_eagle_topk is None:
-            server_args.speculative_eagle_topk = nodes - 1
-        if server_args.speculative_num_steps is None:
-            server_args.speculative_num_steps = nodes - 1
+        server_args.speculative_eagle_topk = server_args.speculative_num_draft_tokens - 1
+        server_args.speculative_num_steps = 1
+        _refuse(server_args)
         pages = server_args.page_size or 1
         if pages > 1 and server_args.attention_backend != _TREE_BACKEND:
             raise DraftwoodError(
@@ -91,8 +93,34 @@ class DraftwoodAlgorithm(CustomSpecAlgo):  # type: ignore[misc]
             )
 
 
+def _refuse(server_args: Any) -> None:
+    """Refuse processes in which SGLang loads no plugins, and thresholds that lose the distribution.
+
+    Raises:
+        DraftwoodError: such a setting was given.
+    """
+    if getattr(server_args, "tokenizer_worker_num", 1) > 1 or getattr(
+        server_args, "use_ray", False
+    ):
+        raise DraftwoodError(
+            f"SGLang loads no plugins in further tokenizer workers and in Ray's actors, so that "
+            f"{NAME} is not known there: leave --tokenizer-worker-num and --use-ray out"
+        )
+    for name in ("speculative_accept_threshold_single", "speculative_accept_threshold_acc"):
+        if getattr(server_args, name, 1.0) < 1.0:
+            raise DraftwoodError(
+                f"--{name.replace('_', '-')} below 1 accepts tokens that the model would not have "
+                "drawn: leave it out"
+            )
+
+
 def register_algorithm() -> None:
     """Make ``--speculative-algorithm DRAFTWOOD`` known."""
+    HookRegistry.register(
+        "sglang.srt.mem_cache.allocation_sizing.get_req_to_token_extra_context_len",
+        _headroom,
+        HookType.AROUND,
+    )
 
     @SpeculativeAlgorithm.register(  # type: ignore[untyped-decorator]
         NAME, supports_overlap=True, spec_class=DraftwoodAlgorithm
@@ -101,6 +129,17 @@ def register_algorithm() -> None:
         from draftwood.integrations.engines.sglang.worker import DraftwoodWorker
 
         return DraftwoodWorker
+
+
+def _headroom(original: Callable[..., int], *given: Any, **named: Any) -> int:
+    """Columns of a request's row of cache places beyond the context.
+
+    What a step reserves has to fit. With pages of one token SGLang adds 4 columns and one for each
+    node, which is not enough for more than 8.
+    """
+    from sglang.srt.mem_cache.allocation_sizing import get_alloc_reserve_per_decode
+
+    return max(original(*given, **named), int(get_alloc_reserve_per_decode()))
 
 
 def hook_ngram() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,8 +29,12 @@ _MANY = 1 << 30
 _ROWS_AT_ONCE = 64
 """Rows of logits that are copied to float32 at once."""
 
-_LOGGED = 1000
-"""Steps after which the acceptance is logged."""
+_LOGGED = 200
+"""Batches after which the acceptance is logged."""
+
+
+_MOST_PARTED = 3
+"""Steps in a row in which ranks may differ before drafting ends: to begin anew has not helped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +69,7 @@ class BatchDrafts:
         nodes: of a tree, the root included (``--speculative-num-draft-tokens``).
         overlap: results are processed one step late (SGLang's overlap schedule).
         same: whether a number is the same on all ranks.
+        logs: whether this rank logs the acceptance.
     """
 
     def __init__(
@@ -73,11 +79,15 @@ class BatchDrafts:
         *,
         overlap: bool,
         same: Callable[[int], bool] = lambda _: True,
+        logs: bool = True,
     ) -> None:
         self.drafts = drafts
         self._nodes = nodes
         self._overlap = overlap
         self._same = same
+        self._logs = logs
+        self._batches = 0
+        self._parted = 0  # steps in a row in which ranks differed
         self._last: list[Any] = []  # requests of the step before, in its order
         self._trees: list[TokenTree] = []
         self._verified: _Verified | None = None
@@ -92,17 +102,9 @@ class BatchDrafts:
         # Not guarded: a step without the right root would have other tokens.
         added = self._added(batch)
         roots = [_newest(req, new) for req, new in zip(batch.reqs, added, strict=True)]
-        try:
-            self._learn(batch, added)
-            found = self.drafts.draft([req.rid for req in batch.reqs], _left(batch.reqs, added))
-        except Exception as error:  # noqa: BLE001 - the engine goes on
-            self.drafts.report(error)
-            found = [None] * len(roots)
-        if not self._same(self.drafts.failures):
-            # What failed on one rank alone leaves it with other sources than the others have.
-            logger.error("drafting has failed on one rank, and begins anew on all of them")
-            self.clear()
-            found = [None] * len(roots)
+        found: Sequence[TokenTree | None] = [None] * len(roots)
+        if self._parted < _MOST_PARTED:
+            found = self._drafted(batch, added)
         self._last = [*batch.reqs]
         every = [
             self._placed(req.rid, tree, root)
@@ -111,6 +113,29 @@ class BatchDrafts:
         self._trees, self._awaited = [tree for tree, _ in every], True
         tokens = np.concatenate([form.tokens for _, form in every])
         return tokens, np.concatenate([form.mask.ravel() for _, form in every])
+
+    def _drafted(self, batch: Any, added: Sequence[Sequence[int]]) -> Sequence[TokenTree | None]:
+        """The trees of a batch, the same on all ranks; None where nothing is drafted."""
+        nothing = [None] * len(batch.reqs)
+        found: Sequence[TokenTree | None] = nothing
+        try:
+            self._learn(batch, added)
+            found = self.drafts.draft([req.rid for req in batch.reqs], _left(batch.reqs, added))
+        except Exception as error:  # noqa: BLE001 - the engine goes on
+            self.drafts.report(error)
+        if self._same(self.drafts.failures):
+            self._parted = 0
+            return found
+        # What failed on one rank alone leaves it with other sources than the others have.
+        parted = self._parted + 1
+        again = parted < _MOST_PARTED
+        logger.error(
+            "drafting has failed on one rank, and %s",
+            "begins anew on all of them" if again else "ends on all of them until flush_cache",
+        )
+        self.clear()
+        self._parted = parted
+        return nothing
 
     def verified(self, result: Any) -> None:
         """Begin to copy the likeliest tokens of the rows of a step to the host.
@@ -131,6 +156,7 @@ class BatchDrafts:
         """Forget all requests, and their text."""
         self.drafts.clear()
         self._last, self._trees, self._verified, self._awaited = [], [], None, False
+        self._parted = 0
 
     def _placed(self, rid: str, tree: TokenTree | None, root: int) -> tuple[TokenTree, PackedTree]:
         """A request's tree and its packed form: of its root alone where a tree does not fit."""
@@ -167,7 +193,6 @@ class BatchDrafts:
         rows = self._rows()
         # Another request may have the id of one that has ended.
         now = {id(req) for req in batch.reqs}
-        steps = self.drafts.acceptance.steps
         for req in self._last:
             if id(req) not in now:
                 self._committed(req, (), rows)
@@ -183,10 +208,11 @@ class BatchDrafts:
                 self.drafts.begin(
                     req.rid,
                     [*prompt, *output, *new],
-                    namespace=req.extra_key or "",
+                    namespace=_namespace(req),
                     temperature=0.0 if greedy else temperature,
                 )
-        if steps // _LOGGED != self.drafts.acceptance.steps // _LOGGED:
+        self._batches += 1
+        if self._logs and not self._batches % _LOGGED:
             logger.info("Draftwood: %s", self.drafts.acceptance)
 
     def _committed(self, req: Any, new: Sequence[int], rows: Mapping[str, TopRows]) -> None:
@@ -248,8 +274,13 @@ def batch_drafts_of(worker: Any, ranks: Any = None) -> BatchDrafts:
         encode=encoding(tokenizer),
         vocabulary=vocabulary_of(method, tokenizer),
     )
-    same = same_on(ranks)
-    return BatchDrafts(drafts, nodes, overlap=bool(worker.enable_overlap), same=same)
+    return BatchDrafts(
+        drafts,
+        nodes,
+        overlap=bool(worker.enable_overlap),
+        same=same_on(ranks),
+        logs=getattr(ranks, "rank_in_group", 0) == 0,
+    )
 
 
 def same_on(ranks: Any) -> Callable[[int], bool]:
@@ -274,6 +305,12 @@ def _newest(req: Any, added: Sequence[int]) -> int:
     """The last committed token of a request."""
     texts = (added, req.output_ids, req.origin_input_ids_unpadded)
     return int(next(text for text in texts if len(text))[-1])
+
+
+def _namespace(req: Any) -> str:
+    """What keeps a request's text apart from others', as SGLang's radix cache does."""
+    key, salt = req.extra_key or "", getattr(req, "cache_salt", None)
+    return json.dumps([key, salt]) if salt else key
 
 
 def _left(reqs: Sequence[Any], added: Sequence[Sequence[int]]) -> list[int]:

@@ -22,6 +22,15 @@ on the terminal, and with `--method NAME` the settings of a method; these are in
 
 Exit codes: 0 for success, 1 for what goes wrong in the middle, 2 for wrong input, 130 for Ctrl-C.
 What goes wrong is one line on standard error. `draftwood -v COMMAND` shows what the library logs.
+
+| variable | what it is |
+|---|---|
+| `DRAFTWOOD_CACHE` | directory of costs, layouts, kernels and models (`draftwood cache`) |
+| `DRAFTWOOD_COMPILE` | `off`: no kernels are compiled |
+| `DRAFTWOOD_API_KEY` | key of `serve`, where `--api-key` gives none |
+| `DRAFTWOOD_METHOD`, `DRAFTWOOD_COSTS` | what drafts in [vLLM](vllm.md) and [SGLang](sglang.md) |
+| `DRAFTWOOD_SGLANG_HOOK` | `1`: SGLang's NGRAM drafts with Draftwood |
+| `HF_HOME`, `HF_TOKEN` | of the Hugging Face Hub: its cache, and access to gated models |
 """
 _SHOWN = (str, int, float, Path)
 _DEFAULT = re.compile(r" *\[default: ([^\]]*)\] *")

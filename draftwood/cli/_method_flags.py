@@ -120,8 +120,18 @@ class MethodCommand(Command):
     def methods(self, args: Sequence[str]) -> dict[str, Recipe]:
         """Recipes of the methods in ``args``, by name, with their sources bound."""
         default = next(p.default for p in self.params if "--method" in p.opts)
-        given = _values(args)
-        return _bound([str(given.get("method", default))], given)
+        method = str(_values(args).get("method", default))
+        return _bound([method], self.settings(args))
+
+    def settings(self, args: Sequence[str]) -> dict[str, str]:
+        """Values in ``args`` that may be of settings: not of the command's own options."""
+        own = {
+            option.removeprefix("--").replace("-", "_")
+            for param in self.params
+            if param.expose_value
+            for option in param.opts
+        }
+        return {name: value for name, value in _values(args).items() if name not in own}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The command's parameters and the method's settings."""
@@ -135,7 +145,7 @@ class MethodsCommand(MethodCommand):
     def methods(self, args: Sequence[str]) -> dict[str, Recipe]:
         """Recipes of all methods among the arguments."""
         found = [word for word in args if _is_method(word)]
-        return _bound(found, _values(args))
+        return _bound(found, self.settings(args))
 
 
 def method_of(ctx: click.Context, text: str) -> Method:

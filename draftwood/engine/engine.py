@@ -49,6 +49,7 @@ from draftwood.protocols import (
     ResumableTarget,
     Target,
 )
+from draftwood.runner.runner import Runner
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +108,10 @@ class Engine:
         self.target = target_of(target)
         self.tokenizer = tokenizer
         self.max_batch = max_batch
-        self._eos = self.target.info.eos or eos_of(None, tokenizer)
+        # Read now: the model's generation config may have been changed since it was attached.
+        model = self.target.model if isinstance(self.target, Runner) else None
+        own = self.target.info.eos if model is None else eos_of(model)
+        self._eos = own or eos_of(None, tokenizer)
         host = host or ModelHost(self.target, tokenizer)
         found = equipped(method, self.target.info.fingerprint, lambda: host.vocabulary)
         self.method, self.note = found.method, found.note
@@ -339,12 +343,14 @@ class Engine:
         """End the running requests if the work for all at once raises an exception."""
         try:
             yield
-        except Exception as error:
+        except BaseException as error:
+            # After an interrupt as well, caches and texts may differ.
+            own = error if isinstance(error, Exception) else DraftwoodError("it was interrupted")
             with suppress(Exception):
                 self._catch_up()
             for sequence in list(self._active.values()):
                 with suppress(Exception):  # what failed may fail again; it is what is raised
-                    self._finish(sequence, "error", error)
+                    self._finish(sequence, "error", own)
             if self._prefixes:  # there may be too little memory for them
                 self._prefixes.clear()
             raise

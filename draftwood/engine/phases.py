@@ -353,7 +353,8 @@ class Phases:
 
     def _case(self, sequence: RunningRequest, tree: TokenTree, rows: TargetOutput) -> Verification:
         mask = sequence.mask(tree)
-        p = TreeDistributions(rows, tree, sequence.sampler, sequence.history, mask)
+        ends = sequence.request.ends
+        p = TreeDistributions(rows, tree, sequence.sampler, sequence.history, mask, ends)
         q = TreeProposals(self._drafters, sequence.slot, tree, mask)
         return Verification(tree, p, q, sequence.noise)
 

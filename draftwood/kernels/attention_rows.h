@@ -56,7 +56,7 @@ struct Attention {
     // Products of the first rows of a sequence, of all heads, with the keys that they see.
     int64_t products(int64_t sequence, int64_t rows) const {
         const int64_t own = count(sequence), all = seen(sequence);
-        if (!ordered(sequence)) return rows * all;
+        if (!rows || !ordered(sequence)) return rows * all;
         const int64_t others = all - own, whole = rows / own, rest = rows % own;
         return whole * (own * others + own * (own + 1) / 2) + rest * others + rest * (rest + 1) / 2;
     }

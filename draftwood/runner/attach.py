@@ -414,7 +414,8 @@ def _admit(model: Any) -> tuple[Any, torch.device, list[Mixer]]:
     if getattr(config, "_attn_implementation", "").startswith(PREFIX):
         raise DraftwoodError(
             f"this {kind} is a copy of an attached model or shares its configuration: call "
-            "draftwood.detach on that model first"
+            "draftwood.detach on that model before you copy it, or "
+            "copy.set_attn_implementation('sdpa') on the copy"
         )
     if getattr(config, "attn_temperature_tuning", False):
         raise DraftwoodError(

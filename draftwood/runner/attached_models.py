@@ -7,7 +7,7 @@ model alive. A wrapper (PEFT, ``torch.compile``) and the wrapped model count as 
 from dataclasses import dataclass
 from typing import Any
 
-from draftwood.errors import DraftwoodError
+from draftwood.runner.place import base_of, moved, place_of
 from draftwood.runner.runner import Runner
 
 _KEY = "_draftwood_runner"
@@ -39,17 +39,17 @@ class AttachedModel:
 
 def mark_attached(model: Any, runner: Runner, settings: str, *, tested: bool) -> None:
     """Store the model's runner on it."""
-    vars(_base(model))[_KEY] = AttachedModel(runner, settings, tested, _place(model))
+    vars(base_of(model))[_KEY] = AttachedModel(runner, settings, tested, place_of(model))
 
 
 def unmark_attached(model: Any) -> None:
     """Remove the model's runner, if there is one."""
-    vars(_base(model)).pop(_KEY, None)
+    vars(base_of(model)).pop(_KEY, None)
 
 
 def attached_runner(model: Any) -> Runner | None:
     """The model's runner, even if the model was moved since; None if it is not attached."""
-    known = vars(_base(model)).get(_KEY)
+    known = vars(base_of(model)).get(_KEY)
     return None if known is None else known.runner
 
 
@@ -59,21 +59,7 @@ def find_attached(model: Any) -> AttachedModel | None:
     Raises:
         DraftwoodError: its device or dtype has changed since it was attached.
     """
-    known: AttachedModel | None = vars(_base(model)).get(_KEY)
-    if known is not None and known.place != _place(model):
-        raise DraftwoodError(
-            f"the model was {known.place} when Draftwood attached it and is {_place(model)} now: "
-            "call draftwood.detach(model) once, then generate"
-        )
+    known: AttachedModel | None = vars(base_of(model)).get(_KEY)
+    if known is not None and known.place != place_of(model):
+        raise moved(known.place, place_of(model))
     return known
-
-
-def _base(model: Any) -> Any:
-    model = getattr(model, "_orig_mod", model)
-    base = getattr(model, "get_base_model", None)
-    return base() if callable(base) else model
-
-
-def _place(model: Any) -> str:
-    parameter = next(p for p in _base(model).parameters() if p.is_floating_point())
-    return f"{parameter.dtype} on {parameter.device}"

@@ -27,6 +27,7 @@ from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.masks import TreeMasks
 from draftwood.runner.model_state import changes_in_place, model_state
+from draftwood.runner.place import attention_of, moved, place_of
 from draftwood.runner.prefill import CHUNK, ChunkedPrefill, PendingPrompt
 from draftwood.runner.recurrent.states import MOST_SNAPSHOTS, TAIL, RecurrentStates
 from draftwood.runner.submitted import SubmittedForward
@@ -77,6 +78,7 @@ class Runner:
         self._companions: dict[object, Any] = {}
         self._forward_pass = forward_pass
         self._moves = Staging(info.device)
+        self._place, self._attention = place_of(model), attention_of(model)
 
     @property
     def cache(self) -> KVCache:
@@ -109,6 +111,16 @@ class Runner:
                 "the model was detached, which ends its engines: make a new one before decoding"
             )
 
+    def _refuse_changed(self) -> None:
+        place, attention = place_of(self.model), attention_of(self.model)
+        if place != self._place:
+            raise moved(self._place, place)
+        if attention != self._attention:
+            raise DraftwoodError(
+                f"the model's attention was set to {attention!r} after Draftwood attached it, and "
+                "reads no trees now: call draftwood.detach(model), then set it, then generate"
+            )
+
     def companion(self, make: Callable[["Runner"], C]) -> C:
         """The result of ``make`` for this runner, made once."""
         if make not in self._companions:
@@ -121,10 +133,11 @@ class Runner:
         """Reserve a slot for a request of up to ``capacity`` tokens and return its number.
 
         Raises:
-            DraftwoodError: the model was detached, or put into training mode, or
-                ``torch.autocast`` would compute in another dtype than the model's.
+            DraftwoodError: the model was detached, moved, put into training mode, or given another
+                attention, or ``torch.autocast`` would compute in another dtype than the model's.
         """
         self._refuse_detached()
+        self._refuse_changed()
         refuse_autocast(self.model, self.info.device)
         if self.model.training:
             raise DraftwoodError("the model was put into training mode; call model.eval() first")

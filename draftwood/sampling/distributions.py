@@ -5,7 +5,7 @@ decoded token by token.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -34,11 +34,14 @@ class TreeDistributions:
         history: prompt and committed tokens, the root included. It must not grow while this object
             is in use.
         mask: the tokens that the request's grammar allows; None without one.
+        ends: tokens that end the text. What follows one in the tree is cut off, and logits
+            processors of others, which ``generate`` does not call there, are not asked.
     """
 
     __slots__ = (
         "_argmax",
         "_drawn",
+        "_ends",
         "_history",
         "_length",
         "_logits",
@@ -55,8 +58,10 @@ class TreeDistributions:
         sampler: Sampler,
         history: History,
         mask: TreeMask | None = None,
+        ends: Collection[int] = (),
     ) -> None:
         self._mask = mask
+        self._ends = () if sampler.by_rows else ends
         self._logits = rows.logits
         # After a prefill the argmax may cover the whole prompt, the logits the last position only.
         self._argmax = rows.argmax[len(rows.argmax) - rows.logits.shape[0] :]
@@ -163,7 +168,7 @@ class TreeDistributions:
     def _unfiltered(self, node: int) -> torch.Tensor:
         """Scores ``[V]`` before the sampler's filters; raw logits if nothing else is applied."""
         self._check_history()
-        if self._sampler.only_filters:
+        if self._sampler.only_filters or self._is_behind_end(node):
             return self._row(node)[0]
         input_ids = self._history.view(self._tree.path_tokens(node))
         return self._sampler.unfiltered(input_ids, self._row(node))[0]
@@ -184,7 +189,12 @@ class TreeDistributions:
         # The processors do not read the tokens.
         return self._sampler.scores(self._history.view(), rows)
 
+    def _is_behind_end(self, node: int) -> bool:
+        return bool(self._ends) and not set(self._tree.path_tokens(node)).isdisjoint(self._ends)
+
     def _path_scores(self, node: int) -> torch.Tensor:
+        if self._is_behind_end(node):
+            return self._row(node).float()
         if self._sampler.stateful and node not in self._scored:
             self._scored.add(node)
             parent = int(self._tree.parents[node])

@@ -22,12 +22,12 @@ async def read(request: Request, settings: ServeSettings) -> bytes:
     """The body's bytes.
 
     Raises:
-        ApiError: they are said to be no JSON, there are more than the server takes, or they do not
+        ApiError: they are not said to be JSON, there are more than the server takes, or they do not
             come in time.
     """
-    kind = request.headers.get("content-type", "application/json")
+    kind = request.headers.get("content-type", "of no type")
     if not _JSON.match(kind):
-        # A page of another origin may post other types without asking the server first.
+        # A page of another origin may post other types, or none, without asking the server first.
         raise ApiError(
             415,
             f"the body is {shortened(kind)!r}: send JSON with the header 'Content-Type: "

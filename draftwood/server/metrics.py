@@ -61,7 +61,9 @@ GAUGES = {
     "num_requests_waiting": "Requests that wait to be decoded.",
     "kv_cache_usage_perc": "Share of the memory of keys and values in use, 0 to 1.",
     "prefix_cache_bytes": "Bytes of the finished texts whose keys and values are kept.",
-    "spec_decode_node_price": "Least value in tokens of a node that is drafted; NaN: not weighed.",
+    "spec_decode_node_price": (
+        "Least expected gain, in accepted tokens, of a drafted token; NaN: not weighed."
+    ),
 }
 
 HTTP = "http_requests"

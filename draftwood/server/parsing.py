@@ -150,12 +150,11 @@ class TemplateAnswer:
 
     def _behind_call(self, piece: str) -> str:
         """The text behind a call that a piece has ended."""
-        ends = [0]
-        if self._closing is not None:
-            # Whether a tag ends there, the parser may know only by the text behind it.
-            ends += [match.end() for match in self._closing.finditer(self._rest)]
-            return self._rest[ends[-1] :]
-        return piece if piece[-1:].isalnum() or piece[-1:].isspace() else ""
+        if self._closing is None:
+            return piece if piece[-1:].isalnum() or piece[-1:].isspace() else ""
+        # Whether a tag ends there, the parser may know only by the text behind it.
+        ends = [match.end() for match in self._closing.finditer(self._rest)]
+        return self._rest[ends[-1] :] if ends else ""
 
     def _answer_begins(self) -> list[Part]:
         """Go on with the parser of an answer's text, which reads what the first one kept back."""

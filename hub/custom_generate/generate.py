@@ -47,6 +47,10 @@ def generate(
         custom_generate = method
     else:
         custom_generate = draftwood.custom_generate(METHOD if method is None else method)
+    if kwargs.get("cache_implementation") == "paged":
+        raise draftwood.DraftwoodError(
+            "cache_implementation='paged' decodes without Draftwood: leave it out"
+        )
     # Not model.generate, which is this function for a checkpoint that holds this file.
     plain: Any = GenerationMixin.generate
     return plain(model, *inputs, custom_generate=custom_generate, **kwargs)

@@ -54,8 +54,9 @@ class Tally:
         self.sent += 1
         began = asyncio.get_running_loop().time()
         given = {"content": body} if isinstance(body, bytes) else {"json": body}
+        said = {"Content-Type": "application/json"}
         try:
-            got = await client.post("/v1/completions", **given)
+            got = await client.post("/v1/completions", headers=said, **given)
         except httpx.HTTPError:
             self.unanswered += 1
             return None

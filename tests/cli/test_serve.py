@@ -116,6 +116,15 @@ def test_refusals(checkpoint: str, argv: list[str], words: str) -> None:
     assert words in refused("serve", checkpoint, *argv)
 
 
+def test_the_memory_of_the_cache_hides_no_setting_of_the_memory(
+    checkpoint: str, tmp_path: Path
+) -> None:
+    """--memory is an option of the command, and memory a source."""
+    argv = ["--also", "memory", "--memory", "8GB", "--memory.file", str(tmp_path), "--port", "0"]
+    assert "No such option" not in (said := refused("serve", checkpoint, *argv))
+    assert str(tmp_path) in said, "it is a directory"
+
+
 def test_a_missing_package_is_named(checkpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "msgspec", None)
     message = refused("serve", checkpoint)

@@ -214,6 +214,26 @@ def fail(engine: Engine, target: Failing) -> None:
     target.fails = False
 
 
+def test_an_interrupted_step_ends_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches and texts may differ then."""
+    target = Failing()
+    engine = engine_of(target, "goose", 1)
+    engine.add(Request(PROMPT, 20))
+    engine.step()
+    with monkeypatch.context() as patched:
+        patched.setattr(engine._phases, "learn", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            engine.step()
+    [done] = drained(engine).values()
+    assert done.reason == "error"
+    assert "it was interrupted" in str(done.error)
+    assert engine.generate([Request(PROMPT, 20)])[0].tokens == target.greedy(PROMPT, 20)
+
+
+def _interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
 def drained(engine: Engine) -> dict[int, Completion]:
     done: dict[int, Completion] = {}
     while engine.busy:

@@ -43,8 +43,10 @@ class Running:
         return openai.OpenAI(base_url=self.url, api_key=key, max_retries=0, timeout=60)
 
     def post(self, path: str, body: Any = None, **named: Any) -> httpx.Response:
-        """Post JSON, or ``content`` as it is."""
-        if body is not None:
+        """Post JSON, or ``content`` as it is, which is said to be JSON."""
+        if body is None:
+            named["headers"] = {"Content-Type": "application/json", **named.get("headers", {})}
+        else:
             named["json"] = body
         return httpx.post(f"{self.root}{path}", timeout=60, **named)
 

@@ -118,6 +118,7 @@ def test_what_is_wrong_is_said_before_decoding() -> None:
         ({"method": "goose:budget=many"}, "budget='many': expected an integer"),
         ({"method": 3}, "a method is named by text"),
         ({"num_beams": 2}, "num_beams"),
+        ({"cache_implementation": "paged"}, "decodes without Draftwood"),
         ({"nonsense": 1}, "nonsense"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import draftwood
+from draftwood import Engine, Request
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers import custom_generate, generate
 from draftwood.integrations.transformers.attachment import attachment_of
@@ -60,6 +61,38 @@ def test_attach_with_other_settings_serves_generate() -> None:
     runner = draftwood.attach(model, packing=False, chunk=2)
     assert ours(model) == expected
     assert attachment_of(model).runner is runner
+
+
+def test_another_attention_is_refused_until_the_model_is_detached() -> None:
+    model = tiny_llama()
+    expected = plain(model)
+    ours(model)
+    model.set_attn_implementation("eager")
+    with pytest.raises(DraftwoodError, match=r"attention was set to 'eager' .*detach\(model\)"):
+        ours(model)
+    draftwood.detach(model)
+    model.set_attn_implementation("eager")
+    assert ours(model) == expected
+    draftwood.detach(model)
+    assert model.config._attn_implementation == "eager"
+
+
+def test_an_engine_notices_that_its_model_was_moved() -> None:
+    model = tiny_llama()
+    engine = Engine(model, "goose")
+    assert engine.generate([Request([5, 17, 44], 3)])
+    model.double()
+    with pytest.raises(DraftwoodError, match=r"is torch\.float64 on cpu now"):
+        engine.generate([Request([5, 17, 44], 3)])
+
+
+def test_an_engine_ends_where_the_model_does_now() -> None:
+    model: Any = tiny_llama()
+    first = ours(model)[len(IDS[0]) + 2]
+    model.generation_config.eos_token_id = [first]
+    [done] = Engine(model, "goose").generate([Request(IDS[0].tolist(), 12)])
+    assert done.reason == "eos"
+    assert done.tokens[-1] == first
 
 
 def test_an_attachment_does_not_keep_its_model() -> None:

@@ -1,7 +1,10 @@
 """Requests of a call of ``generate``."""
 
+import time
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 from transformers import (
     EosTokenCriteria,
@@ -29,6 +32,30 @@ def test_length_and_eos_criteria_are_handled_by_the_engine() -> None:
         assert request.eos == {7, 8}
         assert request.should_stop is None
         assert request.observer is None
+
+
+def test_a_length_of_the_callers_takes_the_place_of_the_configurations() -> None:
+    assert call(MaxLengthCriteria(64), max_length=10).requests()[0].max_new_tokens == 60
+    assert call(max_length=10).requests()[0].max_new_tokens == 6
+
+
+@pytest.mark.parametrize("samples", [True, 1, np.True_, False, None])
+def test_whatever_is_true_samples(samples: Any) -> None:
+    [request, _] = call(do_sample=samples).requests()
+    assert request.sampler is not None
+    assert request.sampler.do_sample == bool(samples)
+
+
+def test_the_time_allowed_begins_with_decoding() -> None:
+    given = MaxTimeCriteria(0.5, initial_timestamp=time.time() - 1.0)
+    later = call(given, EosTokenCriteria(7))
+    ids = torch.tensor([[1, 2]])
+    ends = later.requests()[0].should_stop
+    assert ends is not None
+    assert ends(ids)
+    later.postpone(30.0)
+    assert not ends(ids)
+    assert given.initial_timestamp < time.time() - 0.9, "the caller's is as it was"
 
 
 def test_other_criteria_are_called() -> None:

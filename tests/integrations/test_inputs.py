@@ -135,6 +135,7 @@ def test_the_pad_token() -> None:
     assert pad_token({}, eos, pad) == 9
     assert pad_token({"pad_token_id": 5}, pad) == 5
     assert pad_token({"eos_token_id": 4}, none) == 4
+    assert pad_token({"eos_token_id": torch.tensor([6, 2])}, none) == 6
     assert pad_token({}, None, none) is None
 
 

@@ -197,6 +197,37 @@ def test_greedy_output_equals_generate(name: str, rows: int) -> None:
     assert torch.equal(expected, unset(rows)) == (name == "plain")
 
 
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_what_a_row_may_say_is_asked_of_its_own_text_up_to_its_end(
+    rows: int, sampled: bool
+) -> None:
+    end = 99
+    prompts = [[5, 17, 8, end, 9, 5, 17, 8, end, 9, 5], [90, 3, 22, end, 90, 3, 22, end, 90]][:rows]
+    texts, width = ([17, 8, end], [3, 22, end]), len(prompts[0])
+    done: list[Sequence[Completion]] = []
+
+    def allowed(row: int, ids: torch.Tensor) -> list[int]:
+        said = ids.tolist()[width:]
+        assert said == texts[row][: len(said)]
+        return texts[row][len(said) :][:1]  # transformers raises an error if that is empty
+
+    found = ours(
+        prompts,
+        eos_token_id=end,
+        prefix_allowed_tokens_fn=allowed,
+        do_sample=sampled,
+        return_dict_in_generate=True,
+        output_scores=True,
+        on_finish=done.append,
+    )
+    got: Any = found
+    assert got.sequences[:, width:].tolist() == [*texts][:rows]
+    assert got.scores is not None
+    assert len(got.scores) == 3
+    assert all(each.tally.steps < 2 for each in done[0]), "the end was drafted and accepted"
+
+
 @pytest.mark.parametrize("method", ["ar", "pld", "tr", "iso3", "goose:budget=5"])
 def test_any_method(method: str) -> None:
     assert torch.equal(ours(method=custom_generate(method)), plain())

@@ -98,10 +98,11 @@ def test_a_stream_begins_with_the_first_token(
     with httpx.stream("POST", f"{server.url}/chat/completions", json=body, timeout=60) as found:
         assert found.status_code == 200, "the engine has taken it"
         threading.Timer(0.3, goes_on.set).start()
-        for line in found.iter_lines():
-            assert goes_on.is_set()
-            assert '"role":"assistant"' in line
-            break
+        lines = found.iter_lines()
+        first = next(lines)
+        assert goes_on.is_set()
+        assert '"role":"assistant"' in first
+        assert [*lines][-2:] == ["data: [DONE]", ""]
 
 
 def test_messages_come_back_as_clients_keep_them(server: Running) -> None:

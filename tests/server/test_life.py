@@ -311,8 +311,8 @@ def test_a_second_signal_ends_the_wait_for_clients() -> None:
     with running(tiny_engine("ar")) as server:
         url = httpx.URL(server.url)
         with socket.create_connection((url.host, url.port or 80), timeout=30) as client:
-            head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
-            client.sendall(head + b"{")
+            head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n"
+            client.sendall(head + b"Content-Type: application/json\r\n\r\n{")
             until(lambda: len(server.server.server_state.tasks) == 1)
             server.server.handle_exit(signal.SIGTERM, None)
             until(lambda: server.server.should_exit)

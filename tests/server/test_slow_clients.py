@@ -15,7 +15,7 @@ from draftwood.server.run import LateRequests
 from tests.factories.running_server import Running, running, tiny_engine
 
 HALF_HEADERS = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-"
-HALF_BODY = HALF_HEADERS + b'Length: 100\r\n\r\n{"prompt"'
+HALF_BODY = HALF_HEADERS + b'Length: 100\r\nContent-Type: application/json\r\n\r\n{"prompt"'
 WHOLE = b"GET /version HTTP/1.1\r\nHost: a\r\n\r\n"
 
 

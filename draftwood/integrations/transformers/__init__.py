@@ -9,6 +9,7 @@ not pass (``streamer``, ``tokenizer``) are read by
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from time import perf_counter
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -124,10 +125,12 @@ class CustomGenerate:
                 if on_tokens is not None:
                     on_tokens(delta)
 
+            begun = perf_counter()
             attachment = attachment_of(model)
             with attachment.engine(
                 self.key, self.spelling, self.method, tokenizer, prefix_cache
             ) as engine:
+                call.postpone(perf_counter() - begun)
                 engine.tokenizer = tokenizer
                 completions = call.finish(_decode(engine, call.requests(), report), tokenizer)
         finally:

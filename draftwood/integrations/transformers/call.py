@@ -11,6 +11,7 @@ from transformers import (
     GenerationConfig,
     LogitsProcessor,
     MaxLengthCriteria,
+    MaxTimeCriteria,
     PreTrainedTokenizerBase,
     StoppingCriteriaList,
 )
@@ -65,11 +66,17 @@ class GenerateCall:
     ) -> None:
         self._input_ids = input_ids
         self._grammar = grammar
-        self._criteria = criteria
+        self._criteria = criteria = StoppingCriteriaList(criteria)  # of this call
         self._config = config
         self._stops = StopTracker(criteria)
         self.rows = rows_of(input_ids, attention_mask)
-        samples = config.do_sample is True
+        self._ends = frozenset(
+            token
+            for criterion in criteria
+            if type(criterion) is EosTokenCriteria
+            for token in criterion.eos_token_id.tolist()
+        )
+        samples = bool(config.do_sample)
         temperature = (
             (1.0 if config.temperature is None else config.temperature) if samples else 0.0
         )
@@ -86,9 +93,16 @@ class GenerateCall:
         self._seeds = torch.randint(2**63 - 1, (count,)).tolist() if samples else [0] * count
         reported = config.return_dict_in_generate and (config.output_scores or config.output_logits)
         self._recorders = [
-            OutputRecorder(row, sampler) if reported else None
+            OutputRecorder(row, sampler, self._ends) if reported else None
             for row, sampler in zip(self.rows, self._samplers, strict=True)
         ]
+
+    def postpone(self, seconds: float) -> None:
+        """Count the time allowed (``max_time``) from so much later on: nothing was decoded yet."""
+        for place, criterion in enumerate(self._criteria):
+            if type(criterion) is MaxTimeCriteria:
+                begun = criterion.initial_timestamp + seconds
+                self._criteria[place] = MaxTimeCriteria(criterion.max_time, begun)
 
     def requests(self) -> list[Request]:
         """One request per row."""
@@ -107,9 +121,10 @@ class GenerateCall:
         plain = len(lengths) + len(ends) == len(self._criteria)
         return Request(
             prompt=row.prompt,
-            max_new_tokens=max(1, min([*lengths, self._config.max_length]) - row.width),
+            # A criterion of the caller's takes the place of the configuration's.
+            max_new_tokens=max(1, min(lengths or [self._config.max_length]) - row.width),
             sampling=SamplingParams(seed=self._seeds[row.index]),
-            eos=frozenset(token for c in ends for token in c.eos_token_id.tolist()),
+            eos=self._ends,
             sampler=self._samplers[row.index],
             should_stop=None if plain else should_stop,
             observer=recorder,

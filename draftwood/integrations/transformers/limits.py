@@ -4,11 +4,14 @@
 known to be supported is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import distributed as dist
 from transformers import GenerationConfig, PreTrainedModel
+from transformers.distributed.fsdp import is_fsdp_managed_module
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.transformers.calling_frame import Withheld
@@ -56,7 +59,7 @@ def refuse_unsupported(
     # A wrapper such as PEFT replaces this method while its generate calls the model's own.
     refuse_model(getattr(model.prepare_inputs_for_generation, "__self__", model))
     _refuse_adapters(model)
-    _refuse_withheld(withheld)
+    _refuse_withheld(withheld, model)
     for name, reason in _REASONS.items():
         value = getattr(config, name, None)
         if value and value != _HARMLESS.get(name):
@@ -106,17 +109,29 @@ def _refuse_adapters(model: PreTrainedModel) -> None:
                 )
 
 
-def _refuse_withheld(withheld: Withheld) -> None:
+def _divided_by_parameters(model: PreTrainedModel) -> bool:
+    """Whether processes hold parts of the parameters, as ``generate`` itself finds out."""
+    zero3: Callable[[], bool] = is_deepspeed_zero3_enabled
+    divided = zero3() or is_fsdp_managed_module(model)
+    return bool(divided) and _processes() > 1
+
+
+def _processes() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def _refuse_withheld(withheld: Withheld, model: PreTrainedModel) -> None:
     if withheld.assistant_model is not None:
         raise DraftwoodError(
             "generate(assistant_model=...) is transformers' own assisted decoding and would be "
             "ignored: leave it out and give the model to the method, as in "
             "custom_generate=draftwood.talon(draft=assistant_model)"
         )
-    if withheld.synced_gpus:
+    if withheld.synced_gpus or (withheld.synced_gpus is None and _divided_by_parameters(model)):
         raise DraftwoodError(
-            "generate(synced_gpus=True) cannot be honoured: processes would take different "
-            "numbers of steps; keep the whole model on each device"
+            "generate(synced_gpus=True), which DeepSpeed's ZeRO-3 and FSDP set, cannot be "
+            "honoured: processes would take different numbers of steps; keep the whole model on "
+            "each device"
         )
 
 

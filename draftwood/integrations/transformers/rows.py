@@ -5,7 +5,7 @@ built by ``generate`` for its padded batch, so they are called with the inputs o
 must treat rows independently, as all of transformers' own do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, ClassVar
@@ -30,7 +30,6 @@ from draftwood.tree import ROOT, TreeBuilder
 _BATCH_SHAPED = (
     EncoderNoRepeatNGramLogitsProcessor,
     EncoderRepetitionPenaltyLogitsProcessor,
-    PrefixConstrainedLogitsProcessor,
     RepetitionPenaltyLogitsProcessor,
 )
 
@@ -98,12 +97,25 @@ def processors_for(
 ) -> list[LogitsProcessor]:
     """``generate``'s processors for one row of ``input_ids`` int64 ``[B, L]``."""
     found: list[LogitsProcessor] = []
-    for keeps, members in groupby(processors, may_keep_state):
+    own = [_constraint_of(row, processor) for processor in processors]
+    for keeps, members in groupby(own, may_keep_state):
         if keeps:
             found += [StatefulRowProcessor(processor, row, input_ids) for processor in members]
         else:
             found.append(StatelessRowProcessors(list(members), row))
     return found
+
+
+def _constraint_of(row: BatchRow, processor: LogitsProcessor) -> LogitsProcessor:
+    """A processor that allows tokens by row, for one row: it knows no other row's tokens."""
+    if type(processor) is not PrefixConstrainedLogitsProcessor:
+        return processor
+    allowed = processor._prefix_allowed_tokens_fn
+
+    def of_row(_: int, ids: torch.Tensor) -> list[int]:
+        return allowed(row.index, ids)
+
+    return PrefixConstrainedLogitsProcessor(of_row, 1)
 
 
 class StatelessRowProcessors(LogitsProcessor):
@@ -181,14 +193,15 @@ class OutputRecorder:
     """Records the raw logits and processed scores of a row's tokens, as ``generate`` reports them.
 
     Both are lists of float32 ``[1, V]`` on the batch's device, one per chosen token. They may
-    include tokens that a stop later cuts off.
+    include tokens that a stop later cuts off, but none behind one of ``ends``.
     """
 
-    def __init__(self, row: BatchRow, sampler: Sampler) -> None:
+    def __init__(self, row: BatchRow, sampler: Sampler, ends: Collection[int] = ()) -> None:
         self.logits: list[torch.Tensor] = []
         self.scores: list[torch.Tensor] = []
         self._row = row
         self._sampler = sampler.fresh()
+        self._ends = ends
         self._ids = list(row.prompt)
         self._constraint: Constraint | None = None
 
@@ -212,6 +225,8 @@ class OutputRecorder:
                 row = mask.masked(row, [max(node, ROOT)], -torch.inf)
             self.scores.append(self._sampler.scores(ids, row).to(device))
             self._ids.append(token)
+            if token in self._ends:
+                return
 
 
 class StopTracker:

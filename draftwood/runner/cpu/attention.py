@@ -96,6 +96,8 @@ def attend(
         or not keys > 0
         or (sequences is not None and sequences.fewest_keys < 1)
         or (in_order and batch > 1)
+        or len(query) != (batch if sequences is None else 1)
+        or heads % kv_heads
         or not all(readable_rows(x, dtype) for x in (query, key, value))
         or (mask is not None and not (len(mask) == batch and readable_rows(mask, dtype)))
     ):

@@ -295,6 +295,12 @@ class FusedLayer(LayerForward):
             dtype is torch.bfloat16,
         )
         self.address = ctypes.addressof(self._layer)
+        # Their numbers are read where they were, and known by the parameters' identity.
+        self._kept = [
+            linear.module._parameters["weight"]
+            for linear in parts.linears
+            if isinstance(linear, Int8Linear)
+        ]
         self.index: int = parts.attention.layer_idx  # type: ignore[assignment]
         scale: float = parts.attention.scaling  # type: ignore[assignment]
         attention = (

@@ -19,7 +19,10 @@ class Stats(msgspec.Struct, kw_only=True):
     ]
     price: Annotated[
         float | None,
-        Meta(description="least expected gain, in tokens, of a drafted node; null: not weighed"),
+        Meta(
+            description="a token is drafted if its expected gain, in accepted tokens, is at least "
+            "this; null: the method does not weigh costs"
+        ),
     ]
     prefix_queries: Annotated[int, Meta(description="prompt tokens of choices with a first token")]
     prefix_hits: Annotated[

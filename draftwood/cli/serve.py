@@ -15,7 +15,7 @@ from draftwood.cli._method_flags import MethodCommand, method_of, method_option,
 from draftwood.cli._options import PATH, ModelOptions, model_argument
 from draftwood.errors import DraftwoodError, need
 from draftwood.files import reason
-from draftwood.server.settings import PREFIX_CACHE, checked_keys
+from draftwood.server.settings import PREFIX_CACHE, checked_keys, checked_origins
 
 if TYPE_CHECKING:
     from draftwood.server.service import Service
@@ -57,7 +57,7 @@ Examples:
     "--allowed-origin",
     "allowed_origins",
     multiple=True,
-    help="Origin whose pages may ask from a browser, such as https://chat.example; '*': all pages. "
+    help="CORS: origin whose pages may call the API, such as https://chat.example; '*': all pages. "
     "Repeatable.  [default: none]",
 )
 @click.option(
@@ -142,6 +142,7 @@ def serve(
     for library in _LIBRARIES:
         need(library, "serve")
     template = None if chat_template is None else _read(chat_template)
+    origins = checked_origins(allowed_origins)
     keys = checked_keys(api_keys or filter(None, (os.environ.get(KEY_VARIABLE),)))
 
     from draftwood.engine.memory import memory_bytes, prefix_bytes
@@ -159,7 +160,7 @@ def serve(
             names=names,
             template=template,
             api_keys=keys,
-            allowed_origins=allowed_origins,
+            allowed_origins=origins,
             max_batch=max_batch,
             max_queue=max_queue,
             memory=memory,

@@ -84,7 +84,8 @@ class Prompts:
         known = None if self._tuner is None else self._tuner.prompt_piece_within()
         tokens = max(WITHIN, A_REQUEST * running) if known is None else known
         joining = leaders(joining)
-        counts = shared_out([request.left for request in joining], tokens)
+        left = [request.left for request in joining]
+        counts = shared_out(left, min(tokens, resumable.most_within))
         found = [PromptPiece(r, n) for r, n in zip(joining, counts, strict=True) if n]
         readable = all(resumable.readable(each.slot, each.tokens) for each in found)
         return found if readable else []

@@ -355,11 +355,16 @@ class ResumableTarget(Target, Protocol):
         """
         ...
 
+    @property
+    def most_within(self) -> int:
+        """Tokens of prompts that a forward over trees may cache as well, for their memory."""
+        ...
+
     def readable(self, slot: int, tokens: int) -> bool:
         """Whether :meth:`submit_with_pieces` can cache so many further tokens of the slot's prompt.
 
-        Only where no mask or state would be needed for them, and in so small a forward. What they
-        cost there, the target does not know.
+        Only where no mask or state would be needed for them. What they cost there, the target does
+        not know.
         """
         ...
 

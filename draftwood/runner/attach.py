@@ -174,16 +174,14 @@ def attach(
             model, caches[0], masks[0], device, direct_calls, rotary, fused_layers
         )
         forward_pass.recurrent, forward_pass.ranks = recurrent, ranks
-        # Recurrent layers keep states at the ends of forwards. Layers fused for a usual forward
-        # take less time than a large one without. On a GPU it is not measured.
-        fused = len(fused_layers) == layers and (
-            isinstance(fused_layers, GpuLayers) or fused_layers.most >= CHUNK
-        )
+        # Recurrent layers keep states at the ends of forwards. On a GPU it is not measured.
         forward_pass.large_beginning = (
-            device.type == "cpu"
-            and not mixers
-            and not fused
-            and not _whole_scores(model, config, layout)
+            device.type == "cpu" and not mixers and not _whole_scores(model, config, layout)
+        )
+        forward_pass.fused_chunk = (
+            isinstance(fused_layers, FusedLayers)
+            and len(fused_layers) == layers
+            and fused_layers.most >= CHUNK
         )
         # Rotary factors that depend on the texts' lengths ask for these in every forward, recurrent
         # layers for the trees, and the parts of a divided model for one another.

@@ -76,8 +76,11 @@ class ForwardPass:
     #: The further numbers of the last run, on the device.
     further: torch.Tensor
 
-    #: Whether a prompt may begin with a large forward (:mod:`draftwood.runner.prefill`).
+    #: Whether prompts may begin with a large forward (:mod:`draftwood.runner.prefill`).
     large_beginning: bool = False
+
+    #: Whether layers are fused for a usual forward over one prompt, which is quicker then.
+    fused_chunk: bool = False
 
     #: Runs trees in buckets, where a device repeats recorded forwards.
     static: StaticForward | None = None

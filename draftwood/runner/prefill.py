@@ -115,7 +115,8 @@ class ChunkedPrefill:
         if self.chunk is not None:
             return min(self.chunk, most)
         # With all logits, which take memory too, larger forwards are no faster on a CPU.
-        if self.forward_pass.large_beginning and not self.needs.prompt_rows:
+        usual = self.forward_pass.fused_chunk and len(live) == 1
+        if self.forward_pass.large_beginning and not usual and not self.needs.prompt_rows:
             starts = [prompt.start + done for prompt in live]
             counts = [min(_BEGINNING, most, len(prompt.tokens) - done) for prompt in live]
             if self.forward_pass.masks.causal(starts, counts):

@@ -289,16 +289,19 @@ class Runner:
                     self.recurrent.cached(slot, tokens - TAIL, ended=True)
         return found
 
+    @property
+    def most_within(self) -> int:
+        """See :class:`draftwood.protocols.ResumableTarget`: as a usual chunk."""
+        return self.chunk or CHUNK
+
     def readable(self, slot: int, tokens: int) -> bool:
         """See :class:`draftwood.protocols.ResumableTarget`; on a CPU only, and without masks.
 
         Rotary factors that depend on a prompt's length, and states of recurrent layers, are of
-        forwards over prompts alone. So are pieces beyond a usual chunk, for their memory.
+        forwards over prompts alone.
         """
         masks = self._forward_pass.masks
         if self._forward_pass.needs_extents or self.recurrent is not None:
-            return False
-        if tokens > (self.chunk or CHUNK):
             return False
         return isinstance(masks, TreeMasks) and self.length(slot) + tokens <= masks.reach
 

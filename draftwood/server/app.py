@@ -75,9 +75,9 @@ def _cors(origins: Sequence[str]) -> list[Middleware]:
         Middleware(
             CORSMiddleware,
             allow_origins=origins,
-            allow_methods=("GET", "POST"),
+            allow_methods=("GET", "HEAD", "POST"),
             allow_headers=("*",),
-            expose_headers=("X-Request-Id",),
+            expose_headers=("X-Request-Id", "Retry-After"),
         )
     ]
 

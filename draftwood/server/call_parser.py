@@ -33,12 +33,15 @@ class CallParser(ResponseParser):
     def _tag(self) -> str | None:
         """The closing tag just read, if it is within a string of JSON."""
         field = None if self._current is None else self._spec.fields[self._current]
-        if field is None or field.content != "json" or not within_string(self._body):
+        if field is None or field.content != "json" or field.content_args.get("string_delims"):
+            return None  # strings of another form, such as Gemma's
+        if not within_string(self._body):
             return None
         read = self._buffer[: self._pos]
         return next((tag for tag in field.close_literals or () if read.endswith(tag)), None)
 
 
 def within_string(text: str) -> bool:
-    """Whether JSON that begins like this goes on within a string."""
-    return _ESCAPED.sub("", text).count('"') % 2 == 1
+    """Whether JSON that begins like this goes on within a string, in which no line can end."""
+    *_, last = pieces = _ESCAPED.sub("", text).split('"')
+    return len(pieces) % 2 == 0 and "\n" not in last

@@ -15,6 +15,7 @@ from draftwood.server.settings import (
     Names,
     ServeSettings,
     checked_keys,
+    checked_origins,
     model_defaults,
 )
 from draftwood.server.tools import call_form
@@ -63,9 +64,9 @@ def service_of(
 
     Raises:
         DraftwoodError: the model or the method cannot be used, memory is no number of bytes, a key
-            cannot be sent, or ``max_model_len`` exceeds the model's context.
+            or an origin is none, or ``max_model_len`` exceeds the model's context.
     """
-    keys = checked_keys(api_keys)
+    keys, origins = checked_keys(api_keys), checked_origins(allowed_origins)
     model, tokenizer = loaded.model, loaded.tokenizer
     target = target_of(model)
     if prefix_cache == PREFIX_CACHE:
@@ -83,7 +84,7 @@ def service_of(
         context=_context(engine, max_model_len),
         max_body=max_body,
         api_keys=keys,
-        allowed_origins=tuple(allowed_origins),
+        allowed_origins=origins,
         metrics_names=metrics_names,
         sampling=sampling,
         max_tokens=max_tokens,

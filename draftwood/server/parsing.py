@@ -91,8 +91,8 @@ class TemplateAnswer:
         held: the end of the prompt, which the parser gives out with the first text: white space,
             as a delimiter may begin with it.
         later: makes the parser of what follows the beginning of the answer.
-        closing: ends a call, in a form in which the parser takes a call that is cut off for a whole
-            one; None: it does not.
+        closing: regular expression of a call's end, for a form in which the parser takes a call that
+            is cut off for a whole one; None: it does not.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class TemplateAnswer:
         parts: Callable[[list[Any]], list[Part]],
         held: str,
         later: Callable[[], Any],
-        closing: re.Pattern[str] | None = None,
+        closing: Any = None,
     ) -> None:
         self._parser: Any | None = parser
         self._parts = parts
@@ -276,14 +276,17 @@ def _whole_values(template: Mapping[str, Any]) -> dict[str, Any]:
     return {**template, "fields": fields}
 
 
-def _closing(calls: Mapping[str, Any]) -> re.Pattern[str] | None:
+def _closing(calls: Mapping[str, Any]) -> Any:
     """What ends a call by its field of a response template; None where JSON shows its end."""
     if calls.get("content") == "json":
         return None
-    literal, pattern = calls.get("close"), calls.get("close_pattern")
-    if pattern is None and isinstance(literal, str):
-        pattern = re.escape(literal)
-    return None if pattern is None else re.compile(pattern)
+    import regex  # type: ignore[import-untyped]  # which transformers compiles these with
+
+    literals, pattern = calls.get("close") or (), calls.get("close_pattern")
+    if pattern is None and literals:
+        literals = [literals] if isinstance(literals, str) else literals
+        pattern = "|".join(map(re.escape, literals))
+    return None if pattern is None else regex.compile(pattern, regex.DOTALL)
 
 
 def _begun(template: Mapping[str, Any], prompt: str) -> str:

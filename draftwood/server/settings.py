@@ -16,6 +16,7 @@ PREFIX_CACHE = "auto"
 """Memory of finished texts by the model: 1 GB, or none with recurrent layers."""
 
 
+_ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s]+")
 _KEY = re.compile(r"[!-~]+")
 
 
@@ -56,13 +57,35 @@ def checked_keys(keys: Iterable[str]) -> tuple[str, ...]:
     Raises:
         DraftwoodError: one is empty, or has characters that a header cannot carry.
     """
-    found = tuple(key.strip() for key in keys)
+    found = tuple(key.strip() for key in _listed("api_keys", keys))
     if not all(map(_KEY.fullmatch, found)):
         raise DraftwoodError(
             "an API key is empty, or has a space or a character beyond ASCII in it: clients could "
             "not send it. Give another one (--api-key, DRAFTWOOD_API_KEY)"
         )
     return found
+
+
+def checked_origins(origins: Iterable[str]) -> tuple[str, ...]:
+    """Origins of pages, as browsers send them.
+
+    Raises:
+        DraftwoodError: one is none.
+    """
+    found = tuple(_listed("allowed_origins", origins))
+    for each in found:
+        if not _ORIGIN.fullmatch(each):
+            raise DraftwoodError(
+                f"{each!r} is no origin: give a scheme, a host and perhaps a port, such as "
+                "https://chat.example or http://localhost:3000, or '*' for all pages"
+            )
+    return found
+
+
+def _listed(name: str, given: Iterable[str]) -> Iterable[str]:
+    if isinstance(given, str):
+        raise DraftwoodError(f"{name} is a text: give a list of texts")
+    return given
 
 
 def model_defaults(generation_config: Any) -> tuple[dict[str, float], int | None]:

@@ -105,6 +105,7 @@ def test_a_port_that_is_taken_is_refused(checkpoint: str) -> None:
     [
         (["--memory", "much"], "memory is 'much'"),
         (["--api-key", ""], "an API key is empty"),
+        (["--allowed-origin", "https://chat.example/"], "'https://chat.example/' is no origin"),
         (["--prefix-cache", "much"], "prefix_cache is 'much'"),
         (["--chat-template", "/nowhere/x.jinja"], "cannot read the chat template: No such file"),
         (["--max-model-len", "300", "--port", "0"], "the model's context holds 256"),

@@ -266,9 +266,8 @@ def test_pieces_of_a_model(name: str, monkeypatch: pytest.MonkeyPatch, *, within
     prompt = [7 + i * i % 50 for i in range(600)]
     runner = attach(model)
     assert not isinstance(runner, RecomputingRunner)
-    slot = runner.open(700)
-    assert runner.readable(slot, CHUNK)
-    assert not runner.readable(slot, CHUNK + 1), "for its memory"
+    assert runner.readable(runner.open(700), 600)
+    assert runner.most_within == CHUNK
     if not within:
         monkeypatch.setattr(type(runner), "readable", lambda *_: False)
     host = FakeHost(runner.info)

@@ -221,6 +221,8 @@ class MarkovTarget:
         self.pieces += [len(piece) for piece in pieces]
         return self.prefill(slots, pieces, needs)
 
+    most_within = 512
+
     def readable(self, slot: int, tokens: int) -> bool:
         return self.reads_within
 

@@ -40,6 +40,13 @@ def test_a_key_that_no_client_can_send_is_refused(key: str) -> None:
         service_of(loaded(), "ar", api_keys=["right", key])
 
 
+@pytest.mark.parametrize("name", ["api_keys", "allowed_origins"])
+def test_a_text_is_no_list(name: str) -> None:
+    given: dict[str, Any] = {name: "https://one.example"}
+    with pytest.raises(DraftwoodError, match=f"{name} is a text"):
+        service_of(loaded(), "ar", **given)
+
+
 def test_it_has_what_it_is_told() -> None:
     service = service_of(
         loaded(),

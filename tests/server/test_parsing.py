@@ -111,6 +111,24 @@ def test_a_call_may_speak_of_its_own_end(said: str, size: int) -> None:
     assert parts_of(begun, size) == [Text(begun)], "its string has no end"
 
 
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_strings_of_another_form_may_have_quotes(size: int) -> None:
+    model = SimpleNamespace(config=SimpleNamespace(model_type="gemma4"))
+    make = parser_maker(tiny_tokenizer(), model)
+    assert make is not None
+    text = '<|tool_call>call:add{a:<|"|>a 5" pipe<|"|>}<tool_call|>'
+    [call] = parts_of(text, size, make("<|turn>model\n", TOOLS))
+    assert isinstance(call, Call)
+    assert json.loads(call.arguments) == {"a": 'a 5" pipe'}
+
+
+def test_a_quote_that_is_missing_holds_nothing_back() -> None:
+    broken = '<tool_call>\n{"name": "add", "arguments": {"a": "x}}\n</tool_call>'
+    found = parser()
+    parts = [part for piece in (broken, " And so", " on.") for part in found.feed(piece)]
+    assert joined(parts, Text) == f"{broken} And so on."
+
+
 @pytest.mark.parametrize("size", [3, 11])
 def test_a_call_that_is_no_json_stays_text(size: int) -> None:
     parts = parts_of(f"Well. {BROKEN}", size)

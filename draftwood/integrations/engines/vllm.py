@@ -24,7 +24,7 @@ from draftwood.integrations.engines.encoding import encoding, vocabulary_of
 from draftwood.integrations.engines.environment import costs_of, method_of, refuse_shared_file
 from draftwood.integrations.engines.texts import PATIENCE, TextIds
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("vllm.draftwood")  # of the others vLLM shows warnings only
 
 DEFAULT_METHOD = "auto:also=memory:context.lengths=8+5+4+3+2+1:adjacency.shared=true"
 """What drafts where ``DRAFTWOOD_METHOD`` names nothing else.

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-_CLIENTS = "left out: clients add it to the messages that they have got"
+_CLIENTS = "ignored: clients add it to messages that they received"
 
 
 class Part(msgspec.Struct, forbid_unknown_fields=True):

@@ -160,7 +160,7 @@ def test_another_request_may_have_the_id_of_one_that_has_ended() -> None:
         scheduler.step()
         assert drafts.drafts.length("chat") <= len(second.text) + NODES
     memory = _memory(drafts)
-    assert {name for name, _ in memory.pieces()} == {"alice"}
+    assert {name for name, _ in memory.pieces()} == {batch._namespace(first)}
 
 
 def test_the_last_step_of_a_request_is_learnt() -> None:

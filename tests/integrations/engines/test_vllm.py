@@ -119,7 +119,7 @@ def test_ranks_do_not_share_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: An
 def test_a_text_is_awaited_for_as_many_steps_as_there_are_batches_in_turn(
     stages: int, lasts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, "draftwood"):
+    with caplog.at_level(logging.INFO, "vllm"):
         proposer = Proposer(configured(stages=stages))
     assert "drafts with auto, up to 6 tokens" in caplog.text
     runner = Runner(proposer, follows(3))

@@ -10,12 +10,14 @@ from torch.nn.modules.module import register_module_forward_hook
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP
 
 from draftwood.kernels.compiled import _command
+from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.attention import PREFIX, Visibility, register
 from draftwood.runner.cpu.layers import MOST, FusedLayers, fuse_layers
 from draftwood.runner.cpu.layouts import TRANSPOSED, WHOLE, LayoutChoice
 from draftwood.runner.cpu.norms import fuse_norms
 from draftwood.runner.cpu.packing import pack
+from draftwood.runner.prefill import CHUNK
 from tests.factories.model_families import FAMILIES
 
 pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
@@ -249,11 +251,21 @@ def test_many_rows_are_the_layers_own() -> None:
     ("dtype", "packing", "large"),
     [(torch.float32, True, False), (torch.bfloat16, True, True), (torch.float32, False, True)],
 )
-def test_prompts_begin_with_a_large_forward_unless_layers_are_fused_for_a_usual_one(
+def test_a_prompt_begins_with_a_large_forward_unless_layers_are_fused_for_a_usual_one(
     dtype: torch.dtype, packing: bool, large: bool
 ) -> None:
-    runner = attach(FAMILIES["llama"]().to(dtype), packing=packing, self_test=False)
-    assert runner._forward_pass.large_beginning == large
+    model: Any = FAMILIES["llama"]().to(dtype)
+    runner = attach(model, packing=packing, self_test=False)
+    seen: list[int] = []
+    model.model.register_forward_pre_hook(
+        lambda module, given, named: seen.append(named["input_ids"].shape[1]), with_kwargs=True
+    )
+    prompt = [1] * (CHUNK + 3)
+    runner.prefill([runner.open(len(prompt))], [prompt], Needs())
+    assert seen == ([len(prompt)] if large else [CHUNK, 3])
+    seen.clear()
+    runner.prefill([runner.open(len(prompt)) for _ in range(2)], [prompt] * 2, Needs())
+    assert seen == [2 * len(prompt)], "so many rows are not fused in any case"
 
 
 def test_gradients_flow_through_the_layer_itself() -> None:

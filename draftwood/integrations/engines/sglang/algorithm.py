@@ -134,8 +134,9 @@ def register_algorithm() -> None:
 def _headroom(original: Callable[..., int], *given: Any, **named: Any) -> int:
     """Columns of a request's row of cache places beyond the context.
 
-    What a step reserves has to fit. With pages of one token SGLang adds 4 columns and one for each
-    node, which is not enough for more than 8.
+    What a step reserves, two for each node, has to fit behind the last token of a text, which comes
+    4 before the context's end at most. With pages of one token SGLang adds 4 columns and one for
+    each node, which is enough for 8 nodes.
     """
     from sglang.srt.mem_cache.allocation_sizing import get_alloc_reserve_per_decode
 

@@ -110,7 +110,8 @@ class BatchDrafts:
             self._placed(req.rid, tree, root)
             for req, tree, root in zip(self._last, found, roots, strict=True)
         ]
-        self._trees, self._awaited = [tree for tree, _ in every], True
+        self._trees = [tree for tree, _ in every]
+        self._awaited = self._parted < _MOST_PARTED
         tokens = np.concatenate([form.tokens for _, form in every])
         return tokens, np.concatenate([form.mask.ravel() for _, form in every])
 
@@ -310,7 +311,7 @@ def _newest(req: Any, added: Sequence[int]) -> int:
 def _namespace(req: Any) -> str:
     """What keeps a request's text apart from others', as SGLang's radix cache does."""
     key, salt = req.extra_key or "", getattr(req, "cache_salt", None)
-    return json.dumps([key, salt]) if salt else key
+    return json.dumps([key, salt]) if key or salt else ""
 
 
 def _left(reqs: Sequence[Any], added: Sequence[Sequence[int]]) -> list[int]:

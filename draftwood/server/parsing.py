@@ -91,8 +91,8 @@ class TemplateAnswer:
         held: the end of the prompt, which the parser gives out with the first text: white space,
             as a delimiter may begin with it.
         later: makes the parser of what follows the beginning of the answer.
-        closing: regular expression of a call's end, for a form in which the parser takes a call that
-            is cut off for a whole one; None: it does not.
+        closing: regular expression of a call's end, for a form in which the parser takes a call
+            that is cut off for a whole one; None: it does not.
     """
 
     def __init__(

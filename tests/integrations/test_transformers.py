@@ -14,6 +14,7 @@ from transformers import (
     StoppingCriteria,
     StoppingCriteriaList,
     SynthIDTextWatermarkingConfig,
+    pipeline,
 )
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
@@ -24,7 +25,7 @@ from draftwood.lab.lossless.chi_square import ChiSquare, chi_square
 from tests.factories.grammars import Forking, Grammar
 from tests.factories.literal_verifiers import Eager
 from tests.factories.model_families import FAMILIES
-from tests.factories.tiny_llama import VOCAB, tiny_llama
+from tests.factories.tiny_llama import VOCAB, tiny_llama, tiny_tokenizer
 
 GOOSE = custom_generate("goose", budget=12)
 AR = custom_generate("ar")
@@ -231,6 +232,17 @@ def test_what_a_row_may_say_is_asked_of_its_own_text_up_to_its_end(
 @pytest.mark.parametrize("method", ["ar", "pld", "tr", "iso3", "goose:budget=5"])
 def test_any_method(method: str) -> None:
     assert torch.equal(ours(method=custom_generate(method)), plain())
+
+
+def test_a_pipeline_passes_the_method_on() -> None:
+    model: Any = repetitive()
+    done: list[Sequence[Completion]] = []
+    pipe: Any = pipeline("text-generation", model=model, tokenizer=tiny_tokenizer())
+    given: dict[str, Any] = {"max_new_tokens": 16, "do_sample": False, "return_tensors": True}
+    [expected] = pipe("abc abc abc", **given)
+    [found] = pipe("abc abc abc", **given, custom_generate=GOOSE, on_finish=done.append)
+    assert found == expected
+    assert done[0][0].tally.steps < 15, "drafts were accepted"
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gpt_oss", "gemma2", "deepseek_v3"])

@@ -46,6 +46,7 @@ from draftwood.runner.forward import ForwardPass
 from draftwood.runner.gpu_layers import GpuLayers, fuse_gpu_layers
 from draftwood.runner.implementations import kept, set_for_text
 from draftwood.runner.masks import LayerKind, MaskBuilder, TreeMasks, attend_only, layer_kinds
+from draftwood.runner.place import attention_of
 from draftwood.runner.prefill import CHUNK
 from draftwood.runner.probe import OWN_ATTENTION, CacheLayout, probe_cache
 from draftwood.runner.quantised import row_mixing
@@ -88,8 +89,8 @@ def attach(
             (:mod:`draftwood.runner.joined_linears`). A divided model is left as it is.
         fresh: choose weight layouts anew instead of using those cached for this machine.
         chunk: prompt tokens per sequence and prefill forward, at least 1; by default 512 on a CPU,
-            and 4,096 at a prompt's beginning where attention needs no mask and no layers are fused
-            for 512; 2,048 on other devices, 1,024 with recurrent layers.
+            and 4,096 at a prompt's beginning where attention needs no mask, unless it comes alone
+            and layers are fused for 512; 2,048 on other devices, 1,024 with recurrent layers.
         self_test: compare trees with the model's own forward before returning.
 
     Raises:
@@ -409,7 +410,7 @@ def _admit(model: Any) -> tuple[Any, torch.device, list[Mixer]]:
     """Text config, device and recurrent layers of a model that may be attached; refuse others."""
     kind = type(model).__name__
     config = model.config.get_text_config()
-    if getattr(config, "_attn_implementation", "").startswith(PREFIX):
+    if attention_of(model).startswith(PREFIX):
         raise DraftwoodError(
             f"this {kind} is a copy of an attached model or shares its configuration: call "
             "draftwood.detach on that model before you copy it, or "

@@ -7,7 +7,7 @@ model alive. A wrapper (PEFT, ``torch.compile``) and the wrapped model count as 
 from dataclasses import dataclass
 from typing import Any
 
-from draftwood.runner.place import base_of, moved, place_of
+from draftwood.runner.place import base_of
 from draftwood.runner.runner import Runner
 
 _KEY = "_draftwood_runner"
@@ -21,13 +21,11 @@ class AttachedModel:
         runner: its runner.
         settings: of the attachment, as text.
         tested: whether it passed the self-test.
-        place: its dtype and device when it was attached.
     """
 
     runner: Runner
     settings: str
     tested: bool
-    place: str
 
     def __deepcopy__(self, memo: dict[int, object]) -> None:
         # A copy of the model is not attached.
@@ -39,7 +37,7 @@ class AttachedModel:
 
 def mark_attached(model: Any, runner: Runner, settings: str, *, tested: bool) -> None:
     """Store the model's runner on it."""
-    vars(base_of(model))[_KEY] = AttachedModel(runner, settings, tested, place_of(model))
+    vars(base_of(model))[_KEY] = AttachedModel(runner, settings, tested)
 
 
 def unmark_attached(model: Any) -> None:
@@ -60,6 +58,6 @@ def find_attached(model: Any) -> AttachedModel | None:
         DraftwoodError: its device or dtype has changed since it was attached.
     """
     known: AttachedModel | None = vars(base_of(model)).get(_KEY)
-    if known is not None and known.place != place_of(model):
-        raise moved(known.place, place_of(model))
+    if known is not None:
+        known.runner.refuse_moved()
     return known

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from draftwood.errors import DraftwoodError
-
 
 def base_of(model: Any) -> Any:
     """The model inside wrappers of PEFT and ``torch.compile``."""
@@ -21,11 +19,3 @@ def place_of(model: Any) -> str:
 def attention_of(model: Any) -> str:
     """The attention implementation that its configuration names."""
     return str(getattr(base_of(model).config.get_text_config(), "_attn_implementation", ""))
-
-
-def moved(before: str, now: str) -> DraftwoodError:
-    """The error of a model that is in another place than when it was attached."""
-    return DraftwoodError(
-        f"the model was {before} when Draftwood attached it and is {now} now: call "
-        "draftwood.detach(model) once, then generate"
-    )

@@ -27,7 +27,7 @@ from draftwood.runner.eager import is_compiled
 from draftwood.runner.forward import ForwardPass
 from draftwood.runner.masks import TreeMasks
 from draftwood.runner.model_state import changes_in_place, model_state
-from draftwood.runner.place import attention_of, moved, place_of
+from draftwood.runner.place import attention_of, place_of
 from draftwood.runner.prefill import CHUNK, ChunkedPrefill, PendingPrompt
 from draftwood.runner.recurrent.states import MOST_SNAPSHOTS, TAIL, RecurrentStates
 from draftwood.runner.submitted import SubmittedForward
@@ -111,10 +111,21 @@ class Runner:
                 "the model was detached, which ends its engines: make a new one before decoding"
             )
 
-    def _refuse_changed(self) -> None:
-        place, attention = place_of(self.model), attention_of(self.model)
+    def refuse_moved(self) -> None:
+        """Refuse a model that was moved or cast.
+
+        Raises:
+            DraftwoodError: its device or dtype has changed since it was attached.
+        """
+        place = place_of(self.model)
         if place != self._place:
-            raise moved(self._place, place)
+            raise DraftwoodError(
+                f"the model was {self._place} when Draftwood attached it and is {place} now: call "
+                "draftwood.detach(model) once, then generate"
+            )
+
+    def _refuse_other_attention(self) -> None:
+        attention = attention_of(self.model)
         if attention != self._attention:
             raise DraftwoodError(
                 f"the model's attention was set to {attention!r} after Draftwood attached it, and "
@@ -137,7 +148,8 @@ class Runner:
                 attention, or ``torch.autocast`` would compute in another dtype than the model's.
         """
         self._refuse_detached()
-        self._refuse_changed()
+        self.refuse_moved()
+        self._refuse_other_attention()
         refuse_autocast(self.model, self.info.device)
         if self.model.training:
             raise DraftwoodError("the model was put into training mode; call model.eval() first")

@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from copy import copy
 from typing import ClassVar
 
@@ -72,8 +72,12 @@ class Answer(ABC):
         """The response, once all choices have ended."""
 
     @abstractmethod
-    def chunks(self) -> AsyncIterator[Chunk]:
-        """The chunks of the choices as they come."""
+    def beginning(self, index: int) -> Chunk | None:
+        """What the stream of a choice begins with, before its first token; None: nothing."""
+
+    @abstractmethod
+    def chunks(self, index: int, event: Delta | Completion) -> Iterator[Chunk]:
+        """The chunks of an event of a choice, whose tokens are counted."""
 
     async def response(self, request: Request) -> Response:
         """Wait until the engine has taken the request, then stream, or wait for its end.
@@ -91,8 +95,15 @@ class Answer(ABC):
         return EventStream(self._stream(), self.generation.close)
 
     async def _stream(self) -> AsyncIterator[Chunk]:
-        async for chunk in self.chunks():
-            yield chunk
+        begun = set[int]()
+        async for index, event in self.generation.events():
+            # Not before its first token: by the first chunk, clients measure the time to that.
+            if index not in begun and (chunk := self.beginning(index)) is not None:
+                yield chunk
+            begun.add(index)
+            self._count(index, event)
+            for chunk in self.chunks(index, event):
+                yield chunk
         if self._reports_usage:
             last = self.chunk([])
             last.usage, last.metrics = self.usage, self.metrics
@@ -112,10 +123,10 @@ class Answer(ABC):
     async def events(self) -> AsyncIterator[tuple[int, Delta | Completion]]:
         """Those of the choices; their tokens are counted."""
         async for index, event in self.generation.events():
-            self.count(index, event)
+            self._count(index, event)
             yield index, event
 
-    def count(self, index: int, event: Delta | Completion) -> None:
+    def _count(self, index: int, event: Delta | Completion) -> None:
         """Count the tokens of an event of a choice."""
         if isinstance(event, Delta):
             self._usage.completion_tokens += len(event.tokens)

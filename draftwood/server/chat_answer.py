@@ -1,7 +1,9 @@
 """The response of ``/v1/chat/completions``."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from msgspec import UNSET
 
@@ -88,37 +90,37 @@ class ChatAnswer(Answer):
             metrics=self.metrics,
         )
 
-    async def chunks(self) -> AsyncIterator[Chunk]:
-        """See :class:`Answer`.
+    def beginning(self, index: int) -> Chunk:
+        """See :class:`Answer`."""
+        begin = ChatDelta(role="assistant", content="")
+        return self.chunk([ChatChunkChoice(index=index, delta=begin)])
 
-        A choice begins with its first token: by its first chunk, clients measure the time to that.
-        """
-        calls, begun = [0] * len(self.parsers), set[int]()
-        async for index, event in self.generation.events():
-            if index not in begun:
-                begun.add(index)
-                begin = ChatDelta(role="assistant", content="")
-                yield self.chunk([ChatChunkChoice(index=index, delta=begin)])
-            self.count(index, event)
-            if isinstance(event, Delta):
-                parts, logprobs = self._parts(index, event), self._logprobs(event.logprobs)
-                sources = self.sources(event)
-            else:
-                parts, logprobs, sources = self.parsers[index].finish(), None, UNSET
-            deltas = _deltas(parts, calls[index])
-            calls[index] += sum(isinstance(part, Call) for part in parts)
-            if (logprobs is not None or sources) and not deltas:
-                deltas = [ChatDelta(content="")]
-            for delta in deltas:
-                found = ChatChunkChoice(index=index, delta=delta, logprobs=logprobs)
-                found.token_sources = sources
-                yield self.chunk([found])
-                logprobs, sources = None, UNSET
-            if not isinstance(event, Delta):
-                last = ChatChunkChoice(index=index, delta=ChatDelta())
-                last.finish_reason = _reason(event, called=calls[index] > 0)
-                last.speculative_decoding_stats = self.stats(event)
-                yield self.chunk([last])
+    def chunks(self, index: int, event: Delta | Completion) -> Iterator[Chunk]:
+        """See :class:`Answer`."""
+        if isinstance(event, Delta):
+            parts, logprobs = self._parts(index, event), self._logprobs(event.logprobs)
+            sources = self.sources(event)
+        else:
+            parts, logprobs, sources = self.parsers[index].finish(), None, UNSET
+        deltas = _deltas(parts, self._calls[index])
+        self._calls[index] += sum(isinstance(part, Call) for part in parts)
+        if (logprobs is not None or sources) and not deltas:
+            deltas = [ChatDelta(content="")]
+        for delta in deltas:
+            found = ChatChunkChoice(index=index, delta=delta, logprobs=logprobs)
+            found.token_sources = sources
+            yield self.chunk([found])
+            logprobs, sources = None, UNSET
+        if not isinstance(event, Delta):
+            last = ChatChunkChoice(index=index, delta=ChatDelta())
+            last.finish_reason = _reason(event, called=self._calls[index] > 0)
+            last.speculative_decoding_stats = self.stats(event)
+            yield self.chunk([last])
+
+    @cached_property
+    def _calls(self) -> Counter[int]:
+        """The calls that the stream of each choice has had so far."""
+        return Counter()
 
     def _parts(self, index: int, delta: Delta) -> list[Part]:
         parser = self.parsers[index]

@@ -37,20 +37,19 @@ TEXT = f"<think>\nFirst think.\n</think>\n\nI add.\n{CALL}"
 ASSISTANT = "<|im_start|>assistant\n"
 
 
-def parser(prompt: str = ASSISTANT, tools: Sequence[dict[str, Any]] = TOOLS) -> AnswerParser:
-    """That of Qwen 3."""
-    model = SimpleNamespace(config=SimpleNamespace(model_type="qwen3"))
+def parser(
+    prompt: str = ASSISTANT, tools: Sequence[dict[str, Any]] = TOOLS, family: str = "qwen3"
+) -> AnswerParser:
+    """That of a family of models."""
+    model = SimpleNamespace(config=SimpleNamespace(model_type=family))
     make = parser_maker(tiny_tokenizer(), model)
     assert make is not None
     return make(prompt, tools)
 
 
 def xml_parser() -> AnswerParser:
-    """That of Qwen 3.5."""
-    model = SimpleNamespace(config=SimpleNamespace(model_type="qwen3_5"))
-    make = parser_maker(tiny_tokenizer(), model)
-    assert make is not None
-    return make(ASSISTANT, TOOLS)
+    """One of calls in XML."""
+    return parser(family="qwen3_5")
 
 
 def parts_of(text: str, size: int, found: AnswerParser | None = None) -> list[Part]:
@@ -113,11 +112,8 @@ def test_a_call_may_speak_of_its_own_end(said: str, size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
 def test_strings_of_another_form_may_have_quotes(size: int) -> None:
-    model = SimpleNamespace(config=SimpleNamespace(model_type="gemma4"))
-    make = parser_maker(tiny_tokenizer(), model)
-    assert make is not None
     text = '<|tool_call>call:add{a:<|"|>a 5" pipe<|"|>}<tool_call|>'
-    [call] = parts_of(text, size, make("<|turn>model\n", TOOLS))
+    [call] = parts_of(text, size, parser("<|turn>model\n", family="gemma4"))
     assert isinstance(call, Call)
     assert json.loads(call.arguments) == {"a": 'a 5" pipe'}
 

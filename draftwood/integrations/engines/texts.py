@@ -16,7 +16,6 @@ Key: TypeAlias = tuple[int, bytes]
 _END = 32
 """Last tokens of a text by which those that may be the same are found."""
 
-
 PATIENCE = 4
 """Steps without a text after which it is forgotten, where all requests take part in a step."""
 

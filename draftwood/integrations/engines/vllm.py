@@ -67,7 +67,7 @@ class Proposer:
         )
         # Each stage of a pipeline has a batch of its own, which come in turns.
         stages = int(getattr(parallel, "pipeline_parallel_size", 1))
-        self._texts = TextIds(patience=max(PATIENCE, stages + PATIENCE - 1))
+        self._texts = TextIds(patience=PATIENCE + stages - 1)
         # Ray may not hand variables on to its processes.
         logger.info("Draftwood drafts with %s, up to %d tokens", method.name, most)
 

@@ -1,6 +1,6 @@
 """``/v1/completions``."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from draftwood.engine.logprobs import TokenLogprob
-from draftwood.engine.request import Delta
+from draftwood.engine.request import Completion, Delta
 from draftwood.engine.request import Request as EngineRequest
 from draftwood.server.answer import Answer
 from draftwood.server.errors import bad_request, refused
@@ -158,28 +158,28 @@ class TextAnswer(Answer):
             metrics=self.metrics,
         )
 
-    async def chunks(self) -> AsyncIterator[Chunk]:
+    def beginning(self, index: int) -> Chunk | None:
         """See :class:`Answer`."""
-        echoes = dict(enumerate(choice.echoed for choice in self.choices))
-        async for index, event in self.generation.events():
-            if echoed := echoes.pop(index, ""):
-                yield self.chunk([TextChoice(index=index, text=echoed)])
-            self.count(index, event)
-            if isinstance(event, Delta):
-                begin = self.choices[index].take(event)
-                found = TextChoice(
-                    index=index,
-                    text="".join(event.pieces),
-                    logprobs=self._logprobs(event.logprobs, event.pieces, begin),
-                    token_sources=self.sources(event),
-                )
-                if found.text or found.logprobs or found.token_sources:
-                    yield self.chunk([found])
-            else:
-                reason, stats = finish_reason(event), self.stats(event)
-                last = TextChoice(index=index, text="", finish_reason=reason)
-                last.speculative_decoding_stats = stats
-                yield self.chunk([last])
+        echoed = self.choices[index].echoed
+        return self.chunk([TextChoice(index=index, text=echoed)]) if echoed else None
+
+    def chunks(self, index: int, event: Delta | Completion) -> Iterator[Chunk]:
+        """See :class:`Answer`."""
+        if isinstance(event, Delta):
+            begin = self.choices[index].take(event)
+            found = TextChoice(
+                index=index,
+                text="".join(event.pieces),
+                logprobs=self._logprobs(event.logprobs, event.pieces, begin),
+                token_sources=self.sources(event),
+            )
+            if found.text or found.logprobs or found.token_sources:
+                yield self.chunk([found])
+        else:
+            reason, stats = finish_reason(event), self.stats(event)
+            last = TextChoice(index=index, text="", finish_reason=reason)
+            last.speculative_decoding_stats = stats
+            yield self.chunk([last])
 
     def _logprobs(
         self, found: Sequence[TokenLogprob], pieces: Sequence[str], begin: int

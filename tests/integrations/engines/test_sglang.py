@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -359,18 +360,22 @@ def test_another_version_of_sglang_is_refused_by_a_sentence(
 ANEW = "drafting has failed on one rank, and begins anew on all of them"
 
 
-def test_all_ranks_begin_anew_where_drafting_has_failed_on_one(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    drafts = batch_drafts_of(worker())
-    told: list[int] = []
+def beside_another_rank(fails: Callable[[int], bool]) -> tuple[BatchDrafts, list[int]]:
+    """Drafts of a rank, and the failures that it tells; ``fails``: the other one, in a step."""
+    drafts, told = batch_drafts_of(worker()), list[int]()
 
     def same(failures: int) -> bool:
         told.append(failures)
-        return len(told) != 20  # another rank has failed
+        return not fails(len(told))
 
     drafts._same = same
-    model = follows(3)
+    return drafts, told
+
+
+def test_all_ranks_begin_anew_where_drafting_has_failed_on_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    drafts, told, model = *beside_another_rank(lambda step: step == 20), follows(3)
     scheduler = Scheduler(forward_with(drafts), model, overlap=False)
     req = scheduler.add("r", [1, 2, 3, 4] * 5)
     with caplog.at_level(logging.ERROR, "draftwood"):
@@ -394,15 +399,7 @@ def test_all_ranks_begin_anew_where_drafting_has_failed_on_one(
 def test_drafting_ends_where_to_begin_anew_does_not_help(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    drafts = batch_drafts_of(worker())
-    told: list[int] = []
-
-    def same(failures: int) -> bool:
-        told.append(failures)
-        return len(told) <= 10  # another rank fails again and again from then on
-
-    drafts._same = same
-    model = follows(3)
+    drafts, told, model = *beside_another_rank(lambda step: step > 10), follows(3)
     scheduler = Scheduler(forward_with(drafts), model, overlap=False)
     req = scheduler.add("r", [1, 2, 3, 4] * 5)
     with caplog.at_level(logging.ERROR, "draftwood"):

@@ -32,7 +32,6 @@ _ROWS_AT_ONCE = 64
 _LOGGED = 200
 """Batches after which the acceptance is logged."""
 
-
 _MOST_PARTED = 3
 """Steps in a row in which ranks may differ before drafting ends: to begin anew has not helped."""
 
@@ -102,16 +101,13 @@ class BatchDrafts:
         # Not guarded: a step without the right root would have other tokens.
         added = self._added(batch)
         roots = [_newest(req, new) for req, new in zip(batch.reqs, added, strict=True)]
-        found: Sequence[TokenTree | None] = [None] * len(roots)
-        if self._parted < _MOST_PARTED:
-            found = self._drafted(batch, added)
+        found = self._drafted(batch, added)
         self._last = [*batch.reqs]
         every = [
             self._placed(req.rid, tree, root)
             for req, tree, root in zip(self._last, found, roots, strict=True)
         ]
-        self._trees = [tree for tree, _ in every]
-        self._awaited = self._parted < _MOST_PARTED
+        self._trees, self._awaited = [tree for tree, _ in every], not self._ended
         tokens = np.concatenate([form.tokens for _, form in every])
         return tokens, np.concatenate([form.mask.ravel() for _, form in every])
 
@@ -119,6 +115,8 @@ class BatchDrafts:
         """The trees of a batch, the same on all ranks; None where nothing is drafted."""
         nothing = [None] * len(batch.reqs)
         found: Sequence[TokenTree | None] = nothing
+        if self._ended:
+            return nothing
         try:
             self._learn(batch, added)
             found = self.drafts.draft([req.rid for req in batch.reqs], _left(batch.reqs, added))
@@ -129,14 +127,18 @@ class BatchDrafts:
             return found
         # What failed on one rank alone leaves it with other sources than the others have.
         parted = self._parted + 1
-        again = parted < _MOST_PARTED
-        logger.error(
-            "drafting has failed on one rank, and %s",
-            "begins anew on all of them" if again else "ends on all of them until flush_cache",
-        )
         self.clear()
         self._parted = parted
+        what = (
+            "ends on all of them until flush_cache" if self._ended else "begins anew on all of them"
+        )
+        logger.error("drafting has failed on one rank, and %s", what)
         return nothing
+
+    @property
+    def _ended(self) -> bool:
+        """Whether nothing is drafted any more, until the next flush."""
+        return self._parted >= _MOST_PARTED
 
     def verified(self, result: Any) -> None:
         """Begin to copy the likeliest tokens of the rows of a step to the host.

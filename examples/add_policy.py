@@ -36,8 +36,8 @@ class CopyOrGuess(Policy):
     """A copied chain, or one guessed token."""
 
     budget: int = setting(8, "most nodes drafted in a step", least=0)
-    chain: str = setting("context", "source that copies", source=True)
-    guess: str = setting("adjacency", "source that is asked otherwise", source=True)
+    chain: str = setting("context", "source that copies", source="chains")
+    guess: str = setting("adjacency", "source that is asked otherwise", source="successors")
 
     def grow(self, growth: Growth, state: None) -> Grower:  # noqa: ARG002
         tree = TreeBuilder(growth.anchor)

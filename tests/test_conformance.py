@@ -26,9 +26,12 @@ from draftwood.methods import registry
 from draftwood.methods.recipe import build
 from draftwood.methods.settings import parse
 from draftwood.protocols import (
+    Branches,
     Candidates,
     Continuation,
     Continue,
+    Descend,
+    Describe,
     Drafter,
     DrafterSpec,
     Expand,
@@ -258,6 +261,9 @@ def test_policies_keep_to_their_bounds_and_are_pure(
     assert all(parent < node for node, parent in enumerate(tree.parents.tolist()))
     assert set(tree.draws.tolist()[1:]) <= set(policy.draws)
     assert set(tree.sources[1:]) <= {*policy.sources, *policy.own_sources}
+    ranked = (Expand, Describe, Descend)
+    kinds = {"chains": Continue, "trees": (Branches, Continue), "successors": ranked}
+    assert all(isinstance(query, kinds[policy.asks[query.source]]) for query in asked)
     assert policy.branching or tree.parents.tolist() == list(range(-1, len(tree) - 1))
     if min(budget, policy.budget, room) < 1:
         assert not asked, "nothing is asked where nothing can be drafted"

@@ -65,6 +65,33 @@ def free(bids: Sequence[Bid]) -> Price:  # noqa: ARG001
     return FREE
 
 
+def refuse_silent(policy: Policy, drafters: Mapping[str, Drafter]) -> None:
+    """Refuse drafters that never answer what the policy asks them for.
+
+    Args:
+        policy: asks them.
+        drafters: by the source names that its queries use.
+
+    Raises:
+        DraftwoodError: a source is bound to such a drafter.
+    """
+    for source, asked in policy.asks.items():
+        kind = type(drafters[source])
+        copies = kind.continuations is not Drafter.continuations
+        if asked == "successors":
+            silent, lacks = kind.expand is Drafter.expand, "ranks no successors of a token"
+        elif asked == "chains":
+            silent, lacks = not copies, "copies no text"
+        else:
+            silent = not copies and kind.branches is Drafter.branches
+            lacks = "copies no trees"
+        if silent:
+            raise DraftwoodError(
+                f"the drafter that source {source!r} is bound to {lacks}, for which it is asked "
+                "here: bind another one ('draftwood drafters' lists them)"
+            )
+
+
 def draft(
     policy: Policy,
     drafters: Mapping[str, Drafter],
@@ -162,7 +189,6 @@ def _answer(
     asked = {i: q for i, q in own.items() if isinstance(q, Expand)}
     known = {i: q for i, q in own.items() if isinstance(q, Describe)}
     levels = {i: q for i, q in own.items() if isinstance(q, Descend)}
-    _refuse_silent(drafter, source, copies=bool(copies), trees=bool(trees), ranks=bool(asked))
     if copies:
         answers |= _each(lambda some: drafter.continuations([slots[i] for i in some]), copies)
     if trees:
@@ -187,30 +213,6 @@ def _answer(
         except Exception as error:  # noqa: BLE001 - the others go on
             answers[i] = error
     return answers
-
-
-def _refuse_silent(
-    drafter: Drafter, source: str, *, copies: bool, trees: bool, ranks: bool
-) -> None:
-    """Refuse to ask a drafter what it never answers.
-
-    Raises:
-        DraftwoodError: it is asked for that.
-    """
-    kind = type(drafter)
-    copying = kind.continuations is not Drafter.continuations
-    if ranks and kind.expand is Drafter.expand:
-        lacks = "ranks no successors of a token"
-    elif copies and not copying:
-        lacks = "copies no text"
-    elif trees and not copying and kind.branches is Drafter.branches:
-        lacks = "copies no trees"
-    else:
-        return
-    raise DraftwoodError(
-        f"the drafter that source {source!r} is bound to {lacks}, for which it is asked here: bind "
-        "another one ('draftwood drafters' lists them)"
-    )
 
 
 def _at_once(

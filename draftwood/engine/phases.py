@@ -20,7 +20,7 @@ from draftwood.engine.early import EarlyVerdicts, begin
 from draftwood.engine.features import FeatureShare, picked
 from draftwood.engine.isolation import each_verified
 from draftwood.engine.joining import JoiningRequest
-from draftwood.engine.lockstep import Drafted, draft, free
+from draftwood.engine.lockstep import Drafted, draft, free, refuse_silent
 from draftwood.engine.prompts import Prompts
 from draftwood.engine.request import Delta, FinishReason
 from draftwood.engine.sequence import RunningRequest
@@ -79,7 +79,8 @@ class Phases:
         prompts: of the requests that join.
 
     Raises:
-        DraftwoodError: a drafter's settings do not fit the target.
+        DraftwoodError: a drafter's settings do not fit the target, or it never answers what the
+            policy asks.
     """
 
     def __init__(self, target: Target, method: Method, host: Host) -> None:
@@ -91,6 +92,7 @@ class Phases:
         for name in method.policy.grammar_sources:
             specs[name] = registry.load("drafters", name)()
         self._drafters = {n: spec.build(host) for n, spec in specs.items()}
+        refuse_silent(method.policy, self._drafters)
         built = {n: Built(spec, self._drafters[n]) for n, spec in specs.items()}
         self._tuner = method.policy.tuner(host, built)
         # Seconds of the tuner in the last step that searched for a tree, and in the last other one.

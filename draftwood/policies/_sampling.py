@@ -81,7 +81,7 @@ class DrawnPolicy(Policy):
     """
 
     budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
-    source: str = setting("draft", "name of the drafter", source=True)
+    source: str = setting("draft", "name of the drafter", source="successors")
     replacement: bool = setting(
         False, "sample siblings independently, so that they may repeat (if any are sampled)"
     )
@@ -127,7 +127,7 @@ class TopOrDrawn(DrawnPolicy):
     """
 
     chain: str = setting(
-        "", "name of a source that copies, as an extra path; empty: none", source=True
+        "", "name of a source that copies, as an extra path; empty: none", source="chains"
     )
     copied: int = setting(10, "longest copied path, in tokens (half the budget at most)", least=1)
     children: Literal["top", "drawn"] = setting(

@@ -118,7 +118,7 @@ class SpineRule(Policy):
     bypass_length: int = setting(
         8, "least match (paper: chain) to verify the chain alone, in tokens", least=1
     )
-    chain: str = setting("context", "name of the source that copies", source=True)
+    chain: str = setting("context", "name of the source that copies", source="chains")
 
     def start(self) -> SpineState:
         """The initial state: p_s = 0.3 (Algorithm 2, line 3)."""

@@ -22,7 +22,7 @@ class Chain(Policy):
     """
 
     budget: int = setting(20, "longest chain to draft, in tokens", search=(5, 10, 20, 40), least=0)
-    chain: str = setting("context", "name of the source that copies", source=True)
+    chain: str = setting("context", "name of the source that copies", source="chains")
 
     @property
     def branching(self) -> bool:

@@ -24,7 +24,7 @@ class CopiedTree(Policy):
     budget: int = setting(
         11, "most nodes to draft, root excluded", search=(7, 11, 15, 31, 63), least=0
     )
-    source: str = setting("trie", "name of the source that copies a tree", source=True)
+    source: str = setting("trie", "name of the source that copies a tree", source="trees")
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``copied``, or ``plain`` where nothing matches."""

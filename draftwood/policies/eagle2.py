@@ -39,7 +39,7 @@ class Eagle2(Policy):
         10, "parents of a level, and children of each parent (K)", search=(4, 10), least=1
     )
     levels: int = setting(9, "draft forwards, the root's included", search=(3, 6, 9), least=1)
-    source: str = setting("draft", "name of the drafter", source=True)
+    source: str = setting("draft", "name of the drafter", source="successors")
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``eagle2``, or ``plain`` where nothing could be drafted."""

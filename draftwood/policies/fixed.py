@@ -30,7 +30,7 @@ class Fixed(Policy):
     )
     breadth: int = setting(3, "children of every node (B)", search=(1, 2, 3), least=1)
     threshold: float = setting(0.1, "least path probability of a node (tau)", least=0, below=1)
-    source: str = setting("draft", "name of the drafter", source=True)
+    source: str = setting("draft", "name of the drafter", source="successors")
 
     @property
     def branching(self) -> bool:

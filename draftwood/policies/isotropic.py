@@ -32,8 +32,8 @@ class Isotropic(Policy):
 
     budget: int = setting(59, "most nodes to draft, root excluded", search=(8, 16, 32, 59), least=0)
     k: int = setting(3, "children of every node", least=1)
-    chain: str = setting("context", "name of the source that copies", source=True)
-    branches: str = setting("adjacency", "name of the source that ranks", source=True)
+    chain: str = setting("context", "name of the source that copies", source="chains")
+    branches: str = setting("adjacency", "name of the source that ranks", source="successors")
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``isotropic``, or ``plain`` without candidates."""

@@ -48,7 +48,7 @@ class OptTree(Policy):
         least=0,
     )
     max_depth: int = setting(32, "most draft forwards in a step", least=1)
-    source: str = setting("draft", "name of the drafter", source=True)
+    source: str = setting("draft", "name of the drafter", source="successors")
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``opt_tree``, or ``plain`` where nothing could be drafted."""

@@ -56,7 +56,7 @@ class Recycling(Policy):
         least=0,
         most=NODES,
     )
-    branches: str = setting("adjacency", "name of the source that ranks", source=True)
+    branches: str = setting("adjacency", "name of the source that ranks", source="successors")
 
     def grow(self, growth: Growth, state: None) -> Grower:
         """Grow the tree. Routes: ``transition``, or ``plain`` where the root has no successors."""

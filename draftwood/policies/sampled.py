@@ -65,7 +65,9 @@ class Sampled(DrawnPolicy):
         "but one are the likeliest",
     )
     deepest: Deepest = setting("first", "which child has the deepest subtree of its siblings")
-    chain: str = setting("context", "name of the source that copies, for last=context", source=True)
+    chain: str = setting(
+        "context", "name of the source that copies, for last=context", source="chains"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -49,7 +49,7 @@ class Sequoia(Policy):
         "JSON file of a searched tree; empty: one for the acceptance that the engine counts",
         searched_by="rank_trees",
     )
-    source: str = setting("draft", "name of the drafter", source=True)
+    source: str = setting("draft", "name of the drafter", source="successors")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -101,7 +101,7 @@ class Spine(SpineRule):
         "on", "ablations: no spine, or a spine from the ranking source"
     )
     spine_branches: bool = setting(True, "ablation: off leaves the spine's nodes without branches")
-    branches: str = setting("adjacency", "name of the source that ranks", source=True)
+    branches: str = setting("adjacency", "name of the source that ranks", source="successors")
 
     def grow(self, growth: Growth, state: SpineState) -> Grower:
         """Grow the tree by Algorithm 2.

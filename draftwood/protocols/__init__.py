@@ -49,7 +49,7 @@ from draftwood.protocols.policy import (
     first_source,
 )
 from draftwood.protocols.recipe import Recipe
-from draftwood.protocols.settings import LARGEST_COUNT, Part, Setting, setting, settings
+from draftwood.protocols.settings import LARGEST_COUNT, Asked, Part, Setting, setting, settings
 from draftwood.protocols.step import (
     Labelled,
     Outcome,
@@ -91,6 +91,7 @@ __all__ = [
     "MOST_READ",
     "NOTHING_PAYS",
     "Answer",
+    "Asked",
     "BegunVerification",
     "Bid",
     "Branches",

@@ -23,7 +23,7 @@ from draftwood.protocols.drafter import (
     Expand,
     Host,
 )
-from draftwood.protocols.settings import Part, settings
+from draftwood.protocols.settings import Asked, Part, settings
 from draftwood.protocols.step import Outcome, Prediction, RequestLoad, StepTimes
 from draftwood.protocols.target import Needs
 from draftwood.tree import Draw, TokenTree
@@ -175,10 +175,21 @@ class Policy(Part, ABC):
     def sources(self) -> tuple[str, ...]:
         """Names of the drafters it queries, the quick ones first: in a batch the others wait.
 
-        By default those that its settings with ``source=True`` name, in order; "" names none.
+        By default those that its settings with a ``source`` name, in order; "" names none.
         """
         names = (getattr(self, name) for name in _source_fields(type(self)))
         return tuple(name for name in names if name)
+
+    @property
+    def asks(self) -> Mapping[str, Asked]:
+        """What it asks its sources for, by their names.
+
+        A drafter that never answers that is refused. By default that is what the settings with a
+        ``source`` say. A source that is not in it may be any drafter.
+        """
+        fields = _source_fields(type(self)).items()
+        named = {getattr(self, name): asked for name, asked in fields}
+        return {name: asked for name, asked in named.items() if name in self.sources}
 
     @property
     def grammar_sources(self) -> tuple[str, ...]:
@@ -245,8 +256,9 @@ class Policy(Part, ABC):
 
 
 @cache
-def _source_fields(policy: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in settings(policy) if each.source)
+def _source_fields(policy: Any) -> Mapping[str, Asked]:
+    """What a policy's settings that name a drafter ask it for, by the settings' names."""
+    return {each.name: each.source for each in settings(policy) if each.source}
 
 
 @dataclass(frozen=True, eq=False)

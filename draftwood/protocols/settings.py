@@ -9,9 +9,12 @@ from __future__ import annotations
 import dataclasses
 import typing
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from draftwood.errors import DraftwoodError
+
+Asked: TypeAlias = Literal["chains", "trees", "successors"]
+"""What a policy asks a drafter for: chains or trees that it copies, or successors that it ranks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Setting:
         search: values that ``draftwood search`` tries; empty: the default alone.
         searched_by: module of :mod:`draftwood.lab.bench.makers` that makes such values for a pair
             of models, the published one first; None: nothing does.
-        source: whether the value is the name of a drafter that a policy queries.
+        source: what a policy asks the drafter for that the value names; None: it names none.
         least: lower bound, included; of a tuple, for each of its values. None: there is none.
         above: lower bound, excluded.
         most: upper bound, included.
@@ -42,7 +45,7 @@ class Setting:
     flag: str | None = None
     search: tuple[object, ...] = ()
     searched_by: str | None = None
-    source: bool = False
+    source: Asked | None = None
     least: float | None = None
     above: float | None = None
     most: float | None = None
@@ -95,7 +98,7 @@ def setting(
     flag: str | None = None,
     search: tuple[object, ...] = (),
     searched_by: str | None = None,
-    source: bool = False,
+    source: Asked | None = None,
     least: float | None = None,
     above: float | None = None,
     most: float | None = None,

@@ -50,7 +50,7 @@ class Fan(Policy):
     budget: int = setting(8, "most nodes drafted in a step", least=0)
     width: int = setting(3, "successors of the root", least=1)
     depth: int = setting(4, "depth of the chain", least=1)
-    source: str = setting("adjacency", "drafter that is asked", source=True)
+    source: str = setting("adjacency", "drafter that is asked", source="successors")
 
     def grow(self, growth, state):
         tree = TreeBuilder(growth.anchor)

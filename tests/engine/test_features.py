@@ -94,8 +94,8 @@ class Both(Policy):
     """Drafts the two likeliest children of the root of each of two drafters."""
 
     budget: int = setting(4, "most nodes drafted in a step", least=0)
-    one: str = setting("one", "a drafter", source=True)
-    other: str = setting("other", "a drafter", source=True)
+    one: str = setting("one", "a drafter", source="successors")
+    other: str = setting("other", "a drafter", source="successors")
 
     def grow(self, growth: Growth, state: None) -> Grower:
         tree = TreeBuilder(growth.anchor)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from draftwood import Engine, Request
+from draftwood import Engine
 from draftwood.engine.lockstep import Drafted, draft
 from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.policy import Auto
@@ -381,5 +381,5 @@ def test_a_source_that_fails_for_one_request_answers_the_others() -> None:
 def test_a_drafter_that_never_answers_is_refused(spelt: str, lacks: str) -> None:
     runner = attach(tiny_llama(), self_test=False)
     with pytest.raises(DraftwoodError, match=f"is bound to {lacks}, for which it is asked here"):
-        Engine(runner, spelt).generate([Request([5, 6, 7, 5, 6, 7, 5, 6], 8)])
+        Engine(runner, spelt)
     runner.detach()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from draftwood.costs.curve import Curve, StepCosts
-from draftwood.engine.lockstep import Drafted, draft, free
+from draftwood.engine.lockstep import Drafted, draft, free, refuse_silent
 from draftwood.engine.model_free_host import ModelFreeHost
 from draftwood.errors import DraftwoodError
 from draftwood.integrations.engines.acceptance import Acceptance
@@ -124,6 +124,7 @@ class EngineDrafts:
         self._host = ModelFreeHost(info, costs, vocabulary, tokenize=encode)
         self._specs, self._policy = method.drafters, method.policy
         self._drafters = self._built()
+        refuse_silent(self._policy, self._drafters)
         built = {name: Built(spec, self._drafters[name]) for name, spec in self._specs.items()}
         self._tuner = self._policy.tuner(self._host, built)
         self._context = context

@@ -52,7 +52,7 @@ class AdaptiveChain(Policy):
     warmup: int = setting(
         3, "fits of the acceptance, 100 steps each, before chains are cut", least=0
     )
-    source: str = setting("draft", "name of the drafter", source=True)
+    source: str = setting("draft", "name of the drafter", source="successors")
 
     @property
     def branching(self) -> bool:

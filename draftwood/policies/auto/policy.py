@@ -47,6 +47,7 @@ from draftwood.policies.auto.report import Report
 from draftwood.policies.auto.sampled_pool import Plan, SampledPool
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import (
+    Asked,
     Bid,
     Built,
     Candidates,
@@ -102,8 +103,10 @@ class Auto(Policy):
     max_depth: int = setting(64, "deepest node", least=1)
     width: int = setting(8, "most successors of a node to ask the table for", least=1)
     level: int = setting(8, "most nodes of a draft level, and most children of each", least=1)
-    chain: str = setting("context", "name of the source that copies; empty: none", source=True)
-    table: str = setting("adjacency", "name of the source that ranks; empty: none", source=True)
+    chain: str = setting("context", "name of the source that copies; empty: none", source="chains")
+    table: str = setting(
+        "adjacency", "name of the source that ranks; empty: none", source="successors"
+    )
     neural: tuple[str, ...] = setting(
         (), "sources with a model, such as draft+eagle3; each is asked where it pays"
     )
@@ -152,6 +155,14 @@ class Auto(Policy):
     def sources(self) -> tuple[str, ...]:
         """The copying source, the table, further ones, and those with a model."""
         return tuple(filter(None, (self.chain, self.table, *self.also, *self.neural)))
+
+    @property
+    def asks(self) -> Mapping[str, Asked]:
+        """Copied chains, and successors of the table and the models.
+
+        The further sources declare what they answer.
+        """
+        return {**super().asks, **dict.fromkeys(self.neural, "successors")}
 
     @property
     def grammar_sources(self) -> tuple[str, ...]:

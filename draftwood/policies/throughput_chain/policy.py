@@ -37,7 +37,7 @@ class ThroughputChain(Policy):
     cooldown: bool = setting(
         False, "decode one step plainly after three of the shortest chains without an accepted one"
     )
-    chain: str = setting("context", "name of the source that copies", source=True)
+    chain: str = setting("context", "name of the source that copies", source="chains")
 
     @property
     def branching(self) -> bool:

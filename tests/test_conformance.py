@@ -26,6 +26,7 @@ from draftwood.methods import registry
 from draftwood.methods.recipe import build
 from draftwood.methods.settings import parse
 from draftwood.protocols import (
+    Bid,
     Branches,
     Candidates,
     Continuation,
@@ -36,6 +37,7 @@ from draftwood.protocols import (
     DrafterSpec,
     Expand,
     Growth,
+    LevelBids,
     Needs,
     Outcome,
     Policy,
@@ -262,8 +264,14 @@ def test_policies_keep_to_their_bounds_and_are_pure(
     assert set(tree.draws.tolist()[1:]) <= set(policy.draws)
     assert set(tree.sources[1:]) <= {*policy.sources, *policy.own_sources}
     ranked = (Expand, Describe, Descend)
-    kinds = {"chains": Continue, "trees": (Branches, Continue), "successors": ranked}
-    assert all(isinstance(query, kinds[policy.asks[query.source]]) for query in asked)
+    kinds: dict[str, tuple[type, ...]] = {
+        "chains": (Continue,),
+        "trees": (Branches, Continue),
+        "successors": ranked,
+    }
+    for query in asked:
+        assert not isinstance(query, LevelBids | Bid), "these are not for a source"
+        assert isinstance(query, kinds[policy.asks[query.source]])
     assert policy.branching or tree.parents.tolist() == list(range(-1, len(tree) - 1))
     if min(budget, policy.budget, room) < 1:
         assert not asked, "nothing is asked where nothing can be drafted"

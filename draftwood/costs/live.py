@@ -111,6 +111,8 @@ class LiveCosts:
             tokens: scored, roots included.
             prompt_tokens: cached as well.
         """
+        if not prompt_tokens:
+            return 0.0
         return self._at(batch).within.value * self._added(batch, tokens, prompt_tokens)
 
     def _added(self, batch: int, tokens: int, prompt_tokens: int) -> float:

@@ -5,16 +5,17 @@ Weights are safetensors, in one file or in shards, or a pickle that
 """
 
 import pickle
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors import SafetensorError, safe_open
 
 from draftwood.errors import DraftwoodError, first_line
 from draftwood.files import read_json
@@ -58,18 +59,27 @@ class DrafterDirectory:
         return self._read_object(self.path / CONFIG)
 
     def tensors(
-        self, safe: Sequence[str] = (SAFE,), pickled: Sequence[str] = (PICKLED,)
+        self,
+        safe: Sequence[str] = (SAFE,),
+        pickled: Sequence[str] = (PICKLED,),
+        within: re.Pattern[str] | None = None,
     ) -> dict[str, torch.Tensor]:
         """The tensors of the first of these files that exists; a safetensors index comes second.
+
+        Args:
+            safe: names of safetensors files.
+            pickled: names of pickles.
+            within: beginning of the names of a drafter's tensors among those of a whole model: if
+                some begin with it, no others are read from safetensors.
 
         Raises:
             DraftwoodError: there is no such file, or it holds other things than named tensors.
         """
         for name in safe:
             if (self.path / name).is_file():
-                return _read_safe(self.path / name)
+                return _read_safe([self.path / name], within)
         if (self.path / INDEX).is_file():
-            return self._read_shards()
+            return _read_safe(self._shards(), within)
         for name in pickled:
             if (self.path / name).is_file():
                 return self._read_pickled(self.path / name)
@@ -84,17 +94,15 @@ class DrafterDirectory:
             raise DraftwoodError(f"{path} holds no JSON object; give a directory with {self.noun}")
         return found
 
-    def _read_shards(self) -> dict[str, torch.Tensor]:
+    def _shards(self) -> list[Path]:
         index = self.path / INDEX
-        shards = set(self._read_object(index).get("weight_map", {}).values())
-        found: dict[str, torch.Tensor] = {}
-        for shard in sorted(shards):
+        shards = sorted(set(self._read_object(index).get("weight_map", {}).values()))
+        for shard in shards:
             if Path(shard).name != shard:
                 raise DraftwoodError(
                     f"{index} names {shard!r}, not a file beside it; download the weights again"
                 )
-            found |= _read_safe(self.path / shard)
-        return found
+        return [self.path / shard for shard in shards]
 
     def _read_pickled(self, path: Path) -> dict[str, torch.Tensor]:
         try:
@@ -184,8 +192,21 @@ def _bare(noun: str) -> str:
     return noun.removeprefix("an ").removeprefix("a ")
 
 
-def _read_safe(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise DraftwoodError(f"cannot read {path}: {error}") from error
+def _read_safe(paths: Sequence[Path], within: re.Pattern[str] | None) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+    with ExitStack() as files:
+        places: dict[str, Any] = {}
+        for path in paths:
+            try:
+                file = files.enter_context(safe_open(path, framework="pt"))
+                places |= dict.fromkeys(file.keys(), (path, file))
+            except (OSError, SafetensorError) as error:
+                raise DraftwoodError(f"cannot read {path}: {error}") from error
+        own = [name for name in places if within is not None and within.match(name)]
+        for name in own or places:
+            path, file = places[name]
+            try:
+                found[name] = file.get_tensor(name)
+            except (OSError, SafetensorError) as error:
+                raise DraftwoodError(f"cannot read {path}: {error}") from error
+    return found

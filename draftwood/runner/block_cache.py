@@ -130,6 +130,8 @@ class BlockCache(KVCache):
     def held(self, slots: Sequence[int], layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """See :meth:`KVCache.held`: views of one slot whose blocks lie behind one another."""
         rows, most = list(map(self.row, slots)), max(map(self.length, slots))
+        if not self._blocks:
+            self.make_room(rows[:1], [1])
         keys, values = self.flat(layer)
         if len(rows) == 1:
             own = self._own[rows[0]]

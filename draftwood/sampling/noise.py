@@ -55,6 +55,16 @@ class _Numbers:
         return found
 
 
+class _Perturbed:
+    """Gumbel variates of some tokens, by position; the tokens are held, as their identity counts."""
+
+    __slots__ = ("tokens", "variates")
+
+    def __init__(self, tokens: NDArray[np.int64]) -> None:
+        self.tokens = tokens
+        self.variates: dict[int, NDArray[np.float32]] = {}
+
+
 def _key(seed: int, stream: Stream) -> Any:
     return np.array([seed, int(stream)], dtype=np.uint64)
 
@@ -73,8 +83,7 @@ class RequestNoise:
     def __init__(self, seed: int, position: int = 0) -> None:
         self._seed = seed
         self.position = position
-        self._perturbed: dict[int, NDArray[np.float32]] = {}
-        self._perturbed_tokens: NDArray[np.int64] | None = None
+        self._perturbed: dict[int, _Perturbed] = {}
 
     # Created on first use: greedy decoding uses neither.
     @cached_property
@@ -139,13 +148,15 @@ class RequestNoise:
             float32 ``[n]``, read only; kept for the next steps, which ask for the same positions.
         """
         position = self.position + depth + 1
-        if self._perturbed_tokens is not tokens:
-            self._perturbed_tokens, self._perturbed = tokens, {}
-        found = self._perturbed.get(position)
+        # One for each drafter with a vocabulary of its own.
+        kept = self._perturbed.get(id(tokens))
+        if kept is None:
+            kept = self._perturbed[id(tokens)] = _Perturbed(tokens)
+        found = kept.variates.get(position)
         if found is None:
-            beyond = (each for each in self._perturbed.items() if each[0] > self.position)
             found = self._made(position, tokens)
-            self._perturbed = {**dict(beyond), position: found}
+            beyond = (each for each in kept.variates.items() if each[0] > self.position)
+            kept.variates = {**dict(beyond), position: found}
         return found
 
     def _made(self, position: int, tokens: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -30,17 +30,20 @@ class Draws:
         self._gumbel_top_k = gumbel_top_k
         self._rows: list[torch.Tensor] = []
         self._tree: TreeBuilder | None = None
-        self._excluded: dict[tuple[int, Draw], frozenset[int]] = {}
+        self._asked: dict[int, tuple[Draw, float, frozenset[int]]] = {}
+        self._handles: dict[int, int] = {}
 
     def clear(self) -> None:
         """Forget the step's distributions."""
         self._rows.clear()
+        self._handles.clear()
         self._tree = None
 
     def draw(self, query: Expand, logits: torch.Tensor) -> Candidates:
         """Sample ``k`` tokens after each node, in drawing order, with the node's random numbers.
 
-        A second query for a node repeats its draws, and continues them if ``k`` is larger.
+        A second query for a node repeats its draws, and continues them if ``k`` is larger; their
+        handle stays, since siblings of one handle are samples of one drawing.
 
         Args:
             query: with noise.
@@ -51,33 +54,43 @@ class Draws:
             ``q_rows`` are handles for :meth:`proposals`, -1 for a row without tokens.
 
         Raises:
-            DraftwoodError: an earlier query for a node excluded other tokens.
+            DraftwoodError: an earlier query for a node drew from another distribution, or in
+                another way.
         """
         assert query.noise is not None
         self._remember(query)
         q = distribution(query, logits, self._vocabulary)
+        for i, node in enumerate(query.nodes):
+            if node in self._handles:
+                q[i] = self._rows[self._handles[node]]
         generators = [query.noise.draft(node) for node in query.nodes]
         picks, probs = self._gumbel_top_k(q, query.k, query.draw, generators)
         found = picks >= 0
-        drawn = found.any(axis=1)
-        handles = np.where(drawn, len(self._rows) + np.cumsum(drawn) - 1, -1)
-        self._rows += [q[i] for i in np.flatnonzero(drawn).tolist()]
+        handles = np.full(len(query.nodes), -1)
+        for i in np.flatnonzero(found.any(axis=1)).tolist():
+            handle = self._handles.setdefault(query.nodes[i], len(self._rows))
+            if handle == len(self._rows):
+                self._rows.append(q[i])
+            handles[i] = handle
         logq = np.full(probs.shape, -np.inf, dtype=np.float32)
         np.log(probs, out=logq, where=found)
         return Candidates(np.where(found, self._vocabulary.to_target[picks], -1), logq, handles)
 
     def _remember(self, query: Expand) -> None:
-        """Check that no node's random numbers serve two different distributions."""
+        """Check that no node's random numbers serve two different drawings."""
         if query.tree is not self._tree:
             self._tree = query.tree
-            self._excluded.clear()
+            self._asked.clear()
+            self._handles.clear()
         excluded = query.exclude or [frozenset[int]()] * len(query.nodes)
         for node, gone in zip(query.nodes, excluded, strict=True):
-            if self._excluded.setdefault((node, query.draw), gone) != gone:
+            asked = query.draw, query.temperature, gone
+            if self._asked.setdefault(node, asked) != asked:
                 raise DraftwoodError(
-                    f"children of node {node} were drawn before with other tokens excluded, and by "
-                    "the same numbers, so these would depend on those; to go on with a drawing, "
-                    "ask again as before with a larger k"
+                    f"children of node {node} were drawn before in another way, at another "
+                    "temperature or with other tokens excluded, and by the same numbers, so these "
+                    "would depend on those; to go on with a drawing, ask again as before with a "
+                    "larger k"
                 )
 
     def proposals(self, handles: Sequence[int]) -> torch.Tensor:

@@ -206,6 +206,8 @@ def _names(raw: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> 
 def _refuse_relatives(raw: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     names = _names(raw, options)
     found = next((kind for name, kind in _RELATIVES.items() if name in names), None)
+    if options.get("causal_head"):
+        found = "JetSpec"
     if _INSIDE in raw:
         found = "DSpark inside DeepSeek-V4"
     if found is not None:
@@ -338,11 +340,16 @@ def _windows(merged: Mapping[str, Any], depth: int) -> tuple[int | None, ...]:
 
 
 def _causal(merged: Mapping[str, Any], windows: Sequence[int | None]) -> tuple[bool, ...]:
-    """Sliding layers are causal in a block unless it is said otherwise; full ones never are."""
+    """Whether each layer is causal in a block.
+
+    Where nothing is said, sliding layers are and full ones are not.
+    """
     if merged.get("use_swa"):
-        causal: Any = False
-    elif "sliding_window_non_causal" in merged:
-        causal = not merged["sliding_window_non_causal"]
-    else:
-        causal = merged.get("causal", merged.get("is_causal", True))
-    return tuple(bool(causal) and window is not None for window in windows)
+        return (False,) * len(windows)
+    if "sliding_window_non_causal" in merged:
+        sliding = not merged["sliding_window_non_causal"]
+        return tuple(sliding and window is not None for window in windows)
+    said = merged.get("is_causal", merged.get("causal"))
+    if said is not None:
+        return (bool(said),) * len(windows)
+    return tuple(window is not None for window in windows)

@@ -120,13 +120,13 @@ class BlockAttention(nn.Module):
 
     def _mask(self, context: int, slots: int, device: torch.device) -> Tensor | None:
         """Which keys each slot sees, bool ``[slots, context + slots]``; None: all."""
-        if self.window is None:
+        if self.window is None and not self.causal:
             return None
         positions = torch.arange(context + slots, device=device)
         apart = positions[context:, None] - positions
-        seen = apart.abs() < self.window
-        if self.causal:
-            seen &= apart >= 0
+        seen = apart >= 0 if self.causal else torch.ones_like(apart, dtype=torch.bool)
+        if self.window is not None:
+            seen &= apart.abs() < self.window
         return seen
 
 

@@ -73,6 +73,9 @@ _QWEN3 = {
 }
 _IDS = "eagle_aux_hidden_state_layer_ids"
 _OUTPUTS = "target_layer_ids"
+_ENTERED = "aux_hidden_state_layer_ids"
+_LAYER_IDS = "layer_ids"
+_STATES = "aux_hidden_states_layer_ids"
 _LAYERS = {"llama": LlamaConfig, "qwen3": Qwen3Config}
 
 
@@ -300,7 +303,17 @@ def _taps(raw: Mapping[str, Any], nested: Mapping[str, Any], target: int) -> tup
         _IDS: layers(raw, _IDS),
         f"eagle_config.{_IDS}": tuple(i + 1 for i in layers(nested, _IDS)),
         _OUTPUTS: tuple(i + 1 for i in layers(raw, _OUTPUTS)),
+        _ENTERED: layers(raw, _ENTERED),
+        f"eagle_config.{_LAYER_IDS}": layers(nested, _LAYER_IDS),
+        _STATES: tuple(i + 1 for i in layers(raw, _STATES)),
     }
+    given = {**raw, **{f"eagle_config.{name}": value for name, value in nested.items()}}
+    named = {name for name, value in given.items() if name.endswith("layer_ids") and value}
+    if unknown := sorted(named - by_key.keys()):
+        raise DraftwoodError(
+            f"config.json has {', '.join(unknown)}, which is not read: name the layers whose input "
+            f"the head reads by {_IDS}"
+        )
     named_taps = {name: taps for name, taps in by_key.items() if taps}
     if len(set(named_taps.values())) > 1:
         each = ", ".join(

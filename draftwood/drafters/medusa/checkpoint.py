@@ -48,7 +48,7 @@ def load_medusa(name: str, target: Target, dtype: torch.dtype) -> MedusaHeads:
             for this target; the message names the tensor.
     """
     directory = located(name, _NOUN, (PICKLED, _PICKLED))
-    raw = _bare(directory.tensors((_SAFE, SAFE), (_PICKLED, PICKLED)))
+    raw = _bare(directory.tensors((_SAFE, SAFE), (_PICKLED, PICKLED), _PREFIX))
     tensors = _canonical(raw)
     common = "lm_head.weight" in raw
     info = target.info

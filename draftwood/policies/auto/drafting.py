@@ -65,7 +65,7 @@ class DraftLevels:
         """The drafters that could be asked; none if no candidate could be added."""
         if self._pool.full:
             return {}
-        found = {source: self._promising(asked) for source, asked in self._asked.items()}
+        found = {source: self._promising(source) for source in self._asked}
         return {source: nodes for source, nodes in found.items() if nodes}
 
     def served(self, offers: Offers) -> Level | None:
@@ -110,14 +110,16 @@ class DraftLevels:
         price = self._forecast.price
         return [Forwards(run.source, run.headroom, run.without, price) for run in self._runs]
 
-    def _promising(self, asked: set[int]) -> dict[int, float]:
+    def _promising(self, source: str) -> dict[int, float]:
         """The nodes to ask a drafter about next that may gain most, best first, by headroom."""
-        pool, price = self._pool, self._forecast.price
+        pool, price, asked = self._pool, self._forecast.price, self._asked[source]
+        own = self._forecast.of(source).deepest
+        deepest = self._deepest if own is None else min(own, self._deepest)
         parents, depths = pool.builder.parents, pool.builder.depths
         # Only below nodes that were asked about, so at first it is the root alone.
         below = (node for node in range(1, len(pool) if asked else 0) if parents[node] in asked)
         open_nodes = [
-            node for node in (ROOT, *below) if depths[node] < self._deepest and node not in asked
+            node for node in (ROOT, *below) if depths[node] < deepest and node not in asked
         ]
         found = {node: pool.headroom(node, price) for node in open_nodes if pool.path[node] > price}
         best = sorted(found, key=found.__getitem__, reverse=True)[: self._level]

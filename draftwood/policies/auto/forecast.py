@@ -33,11 +33,13 @@ class DraftForecast:
         catch_up: cost of its first forward of a step on top of its level, in tokens: it reads what
             was committed since it last drafted. Spread over as many steps as that took.
         at_once: one forward serves all levels of the step.
+        deepest: depth of the deepest nodes that it ever proposes; None: it has no bound.
     """
 
     gain: float = 0.7
     catch_up: float = 0.0
     at_once: bool = False
+    deepest: int | None = None
 
 
 def _any_number(_nodes: int) -> float:

@@ -41,7 +41,7 @@ from draftwood.policies.auto.features import (
     features_of,
     neural_source,
 )
-from draftwood.policies.auto.forecast import DEFAULT_FORECAST, Forecast
+from draftwood.policies.auto.forecast import DEFAULT_FORECAST, DraftForecast, Forecast
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Report
 from draftwood.policies.auto.sampled_pool import Plan, SampledPool
@@ -215,7 +215,11 @@ class Auto(Policy):
             calibration = known.calibration(sources)
         else:
             calibration = Calibration(sources=sources)
-        neural = {name: drafters[name].drafter.at_once for name in self.neural}
+        models = {name: drafters[name].drafter for name in self.neural}
+        neural = {
+            name: DraftForecast(at_once=each.at_once, deepest=each.deepest)
+            for name, each in models.items()
+        }
         forced = [drafters[name].spec for name in self.grammar_sources if name in drafters]
         return AutoTuner(
             calibration,

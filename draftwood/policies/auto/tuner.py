@@ -101,7 +101,7 @@ class AutoTuner(Tuner):
     Args:
         calibration: predicts acceptance, and learns.
         costs: of a step; learn as well.
-        neural: names of the neural drafters; of each, whether one forward serves a whole step.
+        neural: what is known of the neural drafters, by source; gains and costs are learnt.
         forced: a further source of requests with a grammar; it is added with the first of them.
     """
 
@@ -109,7 +109,7 @@ class AutoTuner(Tuner):
         self,
         calibration: Calibration,
         costs: LiveCosts,
-        neural: Mapping[str, bool] = MappingProxyType({}),
+        neural: Mapping[str, DraftForecast] = MappingProxyType({}),
         *,
         forced: Source | None = None,
     ) -> None:
@@ -172,9 +172,10 @@ class AutoTuner(Tuner):
                 price=self._recent_price / weight,
                 drafts={
                     source: DraftForecast(
-                        gain=gain.value,
-                        catch_up=self.rate * self._catch_up(source, load),
-                        at_once=self._neural[source],
+                        gain.value,
+                        self.rate * self._catch_up(source, load),
+                        self._neural[source].at_once,
+                        self._neural[source].deepest,
                     )
                     for source, gain in self._drafter_gains[name].items()
                 },

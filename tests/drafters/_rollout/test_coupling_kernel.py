@@ -104,5 +104,11 @@ def test_variates_are_kept_for_the_next_steps() -> None:
         noise.perturbations(2, tokens).tolist()
         == RequestNoise(3, 12).perturbations(-1, tokens).tolist()
     )
-    assert len(noise._perturbed) == 3, "earlier positions are forgotten"
-    assert noise.perturbations(0, tokens[::-1]).tolist() == found[2][::-1].tolist()
+    [kept] = noise._perturbed.values()
+    assert len(kept.variates) == 3, "earlier positions are forgotten"
+    backwards = tokens[::-1]
+    other = noise.perturbations(0, backwards)
+    assert other.tolist() == found[2][::-1].tolist()
+    # Those of another vocabulary do not replace them.
+    assert noise.perturbations(0, tokens) is found[2]
+    assert noise.perturbations(0, backwards) is other

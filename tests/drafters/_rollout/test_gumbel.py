@@ -271,13 +271,15 @@ def test_large_vocabularies_are_drawn_in_blocks_by_the_same_law() -> None:
 def test_a_second_query_repeats_and_continues_a_nodes_draws(
     draw: Draw, variant: GumbelTopK
 ) -> None:
-    draws = Draws(outputs(), variant)
-    first = draws.draw(query(draw, 6, 2), rows(LOGITS, 6))
-    again = draws.draw(dataclasses.replace(query(draw, 6, 4), nodes=[4, 0, 5]), rows(LOGITS, 3))
+    draws, asked = Draws(outputs(), variant), query(draw, 6, 2)
+    first = draws.draw(asked, rows(LOGITS, 6))
+    further = dataclasses.replace(asked, k=4, nodes=[4, 0, 5])
+    again = draws.draw(further, rows(LOGITS, 3))
     assert again.tokens[:, :2].tolist() == first.tokens[[4, 0, 5]].tolist()
     assert first.q_rows is not None
     assert again.q_rows is not None
-    assert len({*first.q_rows.tolist(), *again.q_rows.tolist()}) == 9
+    # Siblings of one drawing have one handle: the verifier removes each from the rest of its q.
+    assert again.q_rows.tolist() == first.q_rows[[4, 0, 5]].tolist() == [4, 0, 5]
     assert draws.draw(query(draw, 6, 2, seed=1), rows(LOGITS, 6)).tokens.tolist() != (
         first.tokens.tolist()
     )
@@ -288,8 +290,10 @@ def test_a_second_query_with_other_exclusions_is_refused() -> None:
     asked = query(Draw.WITHOUT_REPLACEMENT, 1, 2)
     first = draws.draw(asked, rows(LOGITS, 1)).tokens
     other = dataclasses.replace(asked, exclude=[frozenset(first[0, :1].tolist())])
-    with pytest.raises(DraftwoodError, match="children of node 0 were drawn before with other"):
-        draws.draw(other, rows(LOGITS, 1))
+    hotter = dataclasses.replace(asked, temperature=2.0)
+    for wrong in (other, hotter, dataclasses.replace(asked, draw=Draw.IID)):
+        with pytest.raises(DraftwoodError, match="children of node 0 were drawn before in another"):
+            draws.draw(wrong, rows(LOGITS, 1))
     assert draws.draw(asked, rows(LOGITS, 1)).tokens.tolist() == first.tolist()
     draws.draw(dataclasses.replace(other, nodes=[3]), rows(LOGITS, 1))
     # Another tree, another step.

@@ -557,7 +557,7 @@ def test_it_begins_with_the_calibration_that_is_given(tmp_path: Path) -> None:
 
 
 SECOND = Curve((1, 101), (0.3, 0.3))
-TWO = {"draft": False, "second": True}
+TWO = {"draft": DraftForecast(), "second": DraftForecast(at_once=True, deepest=4)}
 
 
 def two() -> AutoTuner:
@@ -593,6 +593,7 @@ def test_each_drafter_reads_its_own_backlog() -> None:
     assert forecast.of("draft").catch_up == pytest.approx(reading, rel=1e-3)
     assert forecast.of("second").catch_up == 0.0
     assert [forecast.of(name).at_once for name in TWO] == [False, True]
+    assert [forecast.of(name).deepest for name in TWO] == [None, 4]
 
 
 def test_each_drafter_gains_what_its_own_forwards_added() -> None:

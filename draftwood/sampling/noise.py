@@ -56,7 +56,7 @@ class _Numbers:
 
 
 class _Perturbed:
-    """Gumbel variates of some tokens, by position; the tokens are held, as their identity counts."""
+    """Gumbel variates of some tokens, by position; holds the tokens, whose identity counts."""
 
     __slots__ = ("tokens", "variates")
 

@@ -311,6 +311,7 @@ def test_what_prompts_add_to_a_step_is_never_thought_to_be_nothing() -> None:
     live = LiveCosts(StepCosts(Curve((1, 8, 64), (1.0, 2.0, 4.0)), prompt=Curve((1, 64), (4, 4))))
     assert live.within(8, 8, 24) == 2.0, "the forward without them took 2"
     assert live.within(8, 64, 8) == pytest.approx(0.1 * 4.0 * 8 / 72)
+    assert live.within(8, 8, 0) == 0.0, "though the curves of prompts and of trees differ there"
     for _ in range(100):
         live.observe(64, 0, 8, 5.0, 0.0, 8)
     assert live.within(8, 64, 8) > 3 * 0.1 * 4.0 * 8 / 72, "and it can be learnt"

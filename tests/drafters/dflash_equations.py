@@ -48,7 +48,7 @@ def literal(
     raw: dict[str, Any],
     states: torch.Tensor,
     block: torch.Tensor,
-    causal: bool,
+    causal: bool | None,
 ) -> torch.Tensor:
     """The block's output ``[B, H]`` by the equations, key by key.
 
@@ -80,10 +80,11 @@ def literal(
         attended = torch.zeros_like(q)
         for slot in range(slots):
             at = n + slot
+            ordered = window is not None if causal is None else causal
             seen = [
                 key
                 for key in range(n + slots)
-                if window is None or (abs(at - key) < window and (key <= at or not causal))
+                if (window is None or abs(at - key) < window) and (key <= at or not ordered)
             ]
             for head in range(q.shape[1]):
                 group = head * v.shape[1] // q.shape[1]
@@ -118,4 +119,4 @@ def block_of(
     features = torch.cat([states.hidden_states[tap][0] for tap in taps], dim=-1)
     ids = torch.tensor([tokens[-1]] + [options["mask_token_id"]] * (raw["block_size"] - 1))
     block = model.get_input_embeddings()(ids) * options.get("input_embedding_scale", 1.0)
-    return literal(tensors, raw, features, block, raw.get("is_causal", True))
+    return literal(tensors, raw, features, block, raw.get("is_causal"))

@@ -76,6 +76,7 @@ def loaded(directory: Path, raw: dict[str, Any], target: Runner) -> tuple[DFlash
         {},
         SLIDING,
         {**SLIDING, "is_causal": False},
+        {**SLIDING, "is_causal": True},
         {
             "dflash": {
                 "input_embedding_scale": 1.5,
@@ -84,7 +85,7 @@ def loaded(directory: Path, raw: dict[str, Any], target: Runner) -> tuple[DFlash
             }
         },
     ],
-    ids=["full", "sliding and causal", "sliding", "scales"],
+    ids=["full", "sliding and causal", "sliding", "causal", "scales"],
 )
 def test_every_answer_is_that_of_the_equations(
     target: Runner, tmp_path: Path, changes: dict[str, Any]

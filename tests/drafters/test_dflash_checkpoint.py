@@ -78,6 +78,8 @@ def test_windows_and_causality() -> None:
     assert (found.windows, found.causal) == ((6, None), (True, False))
     assert config(**kinds, is_causal=False).causal == (False, False)
     assert config(**kinds, dflash={"causal": False}).causal == (False, False)
+    assert config(is_causal=True).causal == config(dflash={"causal": True}).causal == (True, True)
+    assert config(is_causal=False, dflash={"causal": True}).causal == (False, False)
     everywhere = config(dflash={"use_swa": True, "swa_window_size": 3})
     assert (everywhere.windows, everywhere.causal) == ((3, 3), (False, False))
     spec = speculators(sliding_window_non_causal=True)
@@ -91,6 +93,7 @@ def test_windows_and_causality() -> None:
     ("raw", "complaint"),
     [
         (raw_config(architectures=["JetSpecDraftModel"]), "this is JetSpec, which"),
+        (raw_config(dflash={"causal_head": True}), "this is JetSpec, which"),
         (raw_config(architectures=["Gemma4DSparkModel"]), "this is DSpark with layers of Gemma 4"),
         (raw_config(dspark_block_size=5), "this is DSpark inside DeepSeek-V4, which"),
         (raw_config(dflash={"dspark_backbone_conv_enabled": True}), "has dspark_backbone_conv"),

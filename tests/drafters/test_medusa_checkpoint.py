@@ -1,11 +1,15 @@
 """Checkpoints of Medusa heads, in each published layout, and what is refused."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from draftwood.drafters.medusa.checkpoint import load_medusa
@@ -89,6 +93,36 @@ def test_the_original_layout(target: Runner, tmp_path: Path, name: str, prefix: 
     states = torch.randn(5, WIDTH)
     torch.testing.assert_close(heads(states), literal(tensors, states), atol=1e-4, rtol=1e-4)
     assert heads.token_ids.tolist() == list(range(VOCAB))
+
+
+def test_of_a_whole_model_only_the_heads_are_read(
+    target: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    @contextmanager
+    def opened(path: Path, framework: str) -> Iterator[Any]:
+        with safe_open(path, framework=framework) as file:
+
+            def tensor(name: str) -> torch.Tensor:
+                read.append(name)
+                found: torch.Tensor = file.get_tensor(name)
+                return found
+
+            yield SimpleNamespace(keys=file.keys, get_tensor=tensor)
+
+    tensors = original()
+    heads = {f"medusa_head.{key}": tensor for key, tensor in tensors.items()}
+    shards = [{"lm_head.weight": torch.zeros(2, 2)}, {**heads, "model.norm.weight": torch.zeros(2)}]
+    for number, shard in enumerate(shards):
+        save_file(shard, tmp_path / f"{number}.safetensors")
+    places = {name: f"{number}.safetensors" for number, own in enumerate(shards) for name in own}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    monkeypatch.setattr("draftwood.drafters._directory.safe_open", opened)
+    found = load_medusa(str(tmp_path), target, torch.float32)
+    assert sorted(read) == sorted(heads)
+    states = torch.randn(5, WIDTH)
+    torch.testing.assert_close(found(states), literal(tensors, states), atol=1e-4, rtol=1e-4)
 
 
 def test_vllms_layout(target: Runner, tmp_path: Path) -> None:

@@ -88,6 +88,12 @@ def test_rows_take_blocks_as_tokens_come(cache: BlockCache) -> None:
     assert max(everything) < cache.size <= 1.25 * BLOCK * (1 + 4 + 2 + 1)
 
 
+def test_of_an_empty_pool_nothing_is_held(cache: BlockCache) -> None:
+    keys, values = cache.held([cache.open(10)], 0)
+    assert keys.shape[:3] == (1, LAYERS[0][0].heads, 0)
+    assert values.shape[:3] == (1, LAYERS[0][1].heads, 0)
+
+
 def test_runs_end_with_blocks(cache: BlockCache) -> None:
     one, other = cache.row(cache.open(1)), cache.row(cache.open(1))
     cache.make_room([one], [BLOCK])

@@ -103,6 +103,35 @@ def test_layers_by_their_output() -> None:
         read(original(target_layer_ids=[1, 3], **{IDS: [1, 3]}))
 
 
+@pytest.mark.parametrize(
+    ("fields", "taps"),
+    [
+        ({"aux_hidden_states_layer_ids": [1, 3]}, (2, 4)),  # AngelSlim: outputs
+        ({"aux_hidden_state_layer_ids": [1, 3]}, (1, 3)),
+        ({"eagle_config": {"layer_ids": [1, 3]}}, (1, 3)),
+        ({"aux_hidden_states_layer_ids": [1, 3], IDS: [2, 4]}, (2, 4)),
+        ({"aux_hidden_states_layer_ids": None, "eagle_config": {"layer_ids": []}}, (2, 4, 5)),
+    ],
+)
+def test_other_names_of_layers(fields: dict[str, Any], taps: tuple[int, ...]) -> None:
+    assert read(original(**fields)).taps == taps
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"hidden_layer_ids": [1, 3]}, "has hidden_layer_ids, which is not read"),
+        ({"eagle_config": {"target_layer_ids": [1]}}, r"has eagle_config\.target_layer_ids, which"),
+        ({"aux_hidden_states_layer_ids": [2, 4], IDS: [2, 4]}, "in ways that differ"),
+    ],
+)
+def test_layers_by_names_that_are_not_known_or_contradict(
+    fields: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(DraftwoodError, match=name):
+        read(original(**fields))
+
+
 def test_layers_named_twice() -> None:
     assert read(original(**{IDS: [1, 3], "eagle_config": {IDS: [0, 2]}})).taps == (1, 3)
     with pytest.raises(DraftwoodError, match=r"entering \[1, 3\].*entering \[2, 4\]"):

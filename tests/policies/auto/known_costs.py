@@ -9,7 +9,7 @@ from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.fixed import FixedCosts
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.features import SOURCES, TABLE, Codes
-from draftwood.policies.auto.forecast import Forecast
+from draftwood.policies.auto.forecast import DraftForecast, Forecast
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Report
 from draftwood.policies.auto.tuner import AutoTuner
@@ -37,7 +37,7 @@ STEPPED = Curve((1, 4, 5, 12, 13, 64), (1.0, 1.0, 1.3, 1.3, 2.0, 2.0))
 """As where kernels work on tiles: nodes cost nothing up to the next one."""
 CURVES = (FLAT, LINEAR, STEEP, STEPPED)
 
-ONE = {"draft": False}
+ONE = {"draft": DraftForecast()}
 """A neural drafter, of which each level is a forward."""
 
 

@@ -130,6 +130,15 @@ def test_what_one_forward_serves_is_free_while_the_other_model_bids() -> None:
     assert [tokens[node] for node in stage.nodes("draft")[0]] == [0]
 
 
+def test_below_its_last_level_a_model_is_not_asked() -> None:
+    stage = Stage(model=model({0: [(4, 0.9)], 4: [(5, 0.9)]}), costs=costs(0.0))
+    for deepest, asked in ((None, 3), (2, 2), (1, 1)):
+        own = DraftForecast(deepest=deepest)
+        stage.grow(Auto(neural=("draft",)), given(price=0.0, further={"draft": own}), room=3)
+        assert len(stage.nodes("draft")) == asked
+        assert len(stage.bid.levels["draft"]) == asked
+
+
 def test_the_backlog_of_each_model_is_its_own() -> None:
     stage = Stage(model=model({0: [(5, 0.5)]}), further=second({0: [(6, 0.5)]}), costs=costs(0.1))
     stage.grow(BOTH, forecast(catch_up=0.5), room=2)

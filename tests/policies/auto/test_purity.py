@@ -11,7 +11,7 @@ from draftwood.methods.shipped_models import ASSETS
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.calibration_file import load as read
 from draftwood.policies.auto.features import Codes
-from draftwood.policies.auto.forecast import Forecast
+from draftwood.policies.auto.forecast import DraftForecast, Forecast
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import Bid, Price, RequestLoad, StepReport, StepTimes
@@ -51,7 +51,7 @@ def taught(policy: Auto, live: bool) -> list[tuple[dict[str, object], Bid]]:
     of = AutoTuner(
         Calibration(read(CALIBRATION).counts),
         FixedCosts(costs),
-        dict.fromkeys(policy.neural, False),
+        dict.fromkeys(policy.neural, DraftForecast()),
     )
     load = RequestLoad(10, 100, 1.0, 0.0)
     (first,) = of.begin([load])

@@ -14,6 +14,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.policies.auto.calibration import Calibration, Counts
 from draftwood.policies.auto.calibration_file import save
 from draftwood.policies.auto.features import TABLE
+from draftwood.policies.auto.forecast import DraftForecast
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Forwards

@@ -27,6 +27,10 @@ class Refused(Exception):  # noqa: N818 - an answer, not an error
     """A server refuses a request: it does not support a field, or a value of it."""
 
 
+class Stopped(DraftwoodError):  # noqa: N818 - a kind of DraftwoodError
+    """No more can be asked: the limit of requests is reached, or the key is no longer taken."""
+
+
 class Failed(Exception):  # noqa: N818
     """A request failed: the server broke down over it, or does not answer.
 
@@ -55,13 +59,13 @@ class Limit:
         """Count a request.
 
         Raises:
-            DraftwoodError: there were as many as are allowed.
+            Stopped: there were as many as are allowed.
         """
         with self._lock:
             if self.sent >= self._most:
-                raise DraftwoodError(
-                    f"{self._most} requests were sent, and no more are allowed: raise "
-                    "--max-requests, or lower --samples"
+                raise Stopped(
+                    f"{self._most} requests were sent, retries included, and no more are allowed: "
+                    "raise --max-requests, or lower --samples"
                 )
             self.sent += 1
 
@@ -129,7 +133,7 @@ class Client:
         Raises:
             Refused: the server takes no such request.
             Failed: it broke down over it, or does not answer.
-            DraftwoodError: it needs another key, or no more requests are allowed.
+            Stopped: it needs another key, or no more requests are allowed.
         """
         response = self._sent(path, body)
         try:
@@ -190,7 +194,7 @@ class Client:
             return response
         said = self.said(response)
         if status in (401, 403):
-            raise DraftwoodError(f"{self.url} needs another key (--api-key): {status}, {said}")
+            raise Stopped(f"{self.url} needs another key (--api-key): {status}, {said}")
         if status == 429 or (status >= 500 and status != 501):
             raise self._failed(f"status {status}, {said}", path, body)
         raise Refused(f"status {status}, {said}")

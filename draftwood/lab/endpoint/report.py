@@ -36,7 +36,7 @@ def verdict(results: Sequence[Result]) -> str:
     """The last line."""
     run = [each for each in results if each.outcome not in ("not checked", "note")]
     failed = [each for each in run if each.outcome == "failed"]
-    open_ones = sum(each.outcome == "undecided" for each in run)
+    open_ones = [each for each in run if each.outcome == "undecided"]
     shared = sum(each.shared for each in failed)
     if failed:
         own = any(each.check in _LOSSLESS and not each.shared for each in failed)
@@ -45,10 +45,16 @@ def verdict(results: Sequence[Result]) -> str:
     if not run:
         return "nothing was checked"
     if open_ones:
-        return f"undecided: {open_ones} of {len(run)} checks have a difference without a cause"
+        rest = sum(each.unfinished for each in open_ones)
+        kinds = {
+            "have a difference without a cause": len(open_ones) - rest,
+            "were not finished": rest,
+        }
+        words = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
+        return f"undecided: of {len(run)} checks {words}"
     counts = Counter(each.check for each in run)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    return f"no difference found: all {len(run)} checks passed ({kinds})"
+    passing = ", ".join(f"{count} {check}" for check, count in counts.items())
+    return f"no difference found: all {len(run)} checks passed ({passing})"
 
 
 def passed(results: Sequence[Result]) -> bool:

@@ -31,10 +31,12 @@ class Result:
     Attributes:
         check: its name.
         subject: what was checked: a prompt, a field.
-        outcome: ``"undecided"``: there is a difference that cannot be explained; ``"not checked"``:
-            the server does not support it; ``"note"``: neither right nor wrong.
+        outcome: ``"undecided"``: there is a difference that cannot be explained, or the check was
+            not finished; ``"not checked"``: the server does not support it; ``"note"``: neither
+            right nor wrong.
         text: what was found, in words.
         divergence: the first difference, if there is one.
+        unfinished: whether the server could not be asked all that the check needs.
         shared: whether the reference alone, asked the same, fails as well.
         figures: numbers of the check.
         requests: that show it: the endpoint's, then the reference's if that is a server.
@@ -45,6 +47,7 @@ class Result:
     outcome: Outcome
     text: str
     divergence: Divergence | None = None
+    unfinished: bool = False
     shared: bool = False
     figures: Mapping[str, float] = field(default_factory=dict)
     requests: tuple[Asked, ...] = ()

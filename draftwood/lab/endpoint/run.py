@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import draftwood
 from draftwood.errors import DraftwoodError
 from draftwood.lab.endpoint.checks import CHECKS
-from draftwood.lab.endpoint.checks._common import Cost, Size
-from draftwood.lab.endpoint.client import Client, Failed, Limit, Refused
+from draftwood.lab.endpoint.checks._common import Cost, Size, unfinished
+from draftwood.lab.endpoint.client import Client, Failed, Limit, Refused, Stopped
 from draftwood.lab.endpoint.comparison import Comparison, Settings, Side
 from draftwood.lab.endpoint.identity import SWITCHES, Identity, identify
 from draftwood.lab.endpoint.plan import checked_plan
@@ -152,7 +152,9 @@ def _results(comparison: Comparison, client: Client) -> Iterator[Result]:
     for check in CHECKS:
         try:
             yield from check.run(comparison)
-        except (DraftwoodError, Failed, Refused) as error:
+        except (Failed, Stopped) as reason:
+            yield unfinished(check.name, "", reason)
+        except (DraftwoodError, Refused) as error:
             yield Result(check.name, "", "not checked", str(error))
     yield drafting(comparison.endpoint, comparison.reference, before, counters(client))
 

@@ -20,7 +20,7 @@ from draftwood.lab.endpoint.plan import checked_plan, plan
 from draftwood.lab.endpoint.prompts import BUILT_IN
 from draftwood.lab.endpoint.report import document, markdown, passed, verdict
 from draftwood.lab.endpoint.result import Asked, Result
-from draftwood.lab.endpoint.run import Target, run
+from draftwood.lab.endpoint.run import Report, Target, run
 from draftwood.lab.endpoint.server import Server
 from draftwood.lab.endpoint.speculation import Counters, drafting
 from draftwood.lab.endpoint.tolerance import tolerance
@@ -299,3 +299,46 @@ def test_nothing_that_was_checked_is_no_success() -> None:
     assert not passed(skipped)
     assert verdict(skipped) == "nothing was checked"
     assert client_module.RETRIES == 2
+
+
+class Ending(Toy):
+    """Answers so many requests, and all later ones with status 401."""
+
+    status, every = 401, 0
+
+    async def _complete(self, request: Any) -> Any:
+        from starlette.responses import JSONResponse
+
+        self.bodies.append({"sent": True})
+        sent = sum("sent" in body for body in self.bodies)
+        if sent % self.every == 0 if self.every else sent > 40:
+            return JSONResponse({"detail": "no"}, self.status, {"Retry-After": "0.001"})
+        return await super()._complete(request)
+
+
+class Full(Ending):
+    """Is busy at every second request."""
+
+    status, every = 429, 2
+
+
+def unfinished(report: Report) -> set[str]:
+    return {each.check for each in report.results if each.unfinished}
+
+
+def test_a_key_that_is_no_longer_taken_leaves_the_rest_undecided() -> None:
+    report = checked(Ending(), settings(samples=20))
+    assert "distribution" in unfinished(report), lines(report)
+    assert "greedy" in outcomes(report)["passed"]
+    assert not passed(report.results)
+    assert verdict(report.results).endswith(" were not finished")
+    assert "needs another key" in lines(report)
+
+
+def test_a_busy_server_that_uses_up_the_limit_leaves_the_rest_undecided() -> None:
+    most = plan(Size(2, 60, 2)).requests
+    report = checked(Full(), settings(samples=60, concurrency=1), most=most)
+    assert report.sent == most, lines(report)
+    assert unfinished(report) == {"distribution"} == outcomes(report)["undecided"], lines(report)
+    assert not passed(report.results)
+    assert "retries included, and no more are allowed: raise --max-requests" in lines(report)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from draftwood.errors import DraftwoodError
-from draftwood.lab.endpoint.client import Failed, Refused
+from draftwood.lab.endpoint.client import Failed, Refused, Stopped
 from draftwood.lab.endpoint.comparison import Comparison
 from draftwood.lab.endpoint.divergence import Divergence
 from draftwood.lab.endpoint.result import Asked, Outcome, Result
@@ -77,6 +77,8 @@ def attempted(check: str, subject: str, make: Callable[[], Result]) -> Result:
     """A result, also where a server refuses the request or fails."""
     try:
         return make()
+    except Stopped as reason:
+        return unfinished(check, subject, reason)
     except DraftwoodError as error:
         return Result(check, subject, "not checked", str(error))
     except Refused as refusal:
@@ -85,6 +87,11 @@ def attempted(check: str, subject: str, make: Callable[[], Result]) -> Result:
         requests = () if failure.request is None else (failure.request,)
         text = f"a request failed: {failure}"
         return Result(check, subject, "failed", text, requests=requests)
+
+
+def unfinished(check: str, subject: str, reason: Exception) -> Result:
+    """The result of a check that could not be made to its end."""
+    return Result(check, subject, "undecided", f"not finished: {reason}", unfinished=True)
 
 
 def blamed(run: Comparison, check: Callable[[Server], Iterable[Result]]) -> Iterator[Result]:

@@ -16,7 +16,7 @@ from typing import Any
 from draftwood.errors import DraftwoodError
 from draftwood.lab.endpoint.answer import Choice
 from draftwood.lab.endpoint.checks._common import Check, Cost, Size, attempted
-from draftwood.lab.endpoint.client import Refused
+from draftwood.lab.endpoint.client import Refused, Stopped
 from draftwood.lab.endpoint.comparison import Comparison
 from draftwood.lab.endpoint.counting import (
     LEAST_P,
@@ -59,6 +59,8 @@ def _distribution(run: Comparison) -> Result:
     counts = Counter(map(_key, samples))
     try:
         test = _against(run, counts, top_k)
+    except Stopped:
+        raise
     except DraftwoodError as error:
         return Result(NAME, "", "not checked", str(error))
     found = test.found

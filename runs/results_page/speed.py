@@ -1,6 +1,6 @@
 """Speed-ups over plain decoding, and where `auto` does not pay."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, TypeAlias
 
@@ -154,6 +154,28 @@ def variants(entries: Methods) -> list[str]:
     return [name for name in entries if kind(name) == GROUPS[1]]
 
 
+def cold(entries: Methods) -> str | None:
+    """The variant of `auto` with nothing that ships for the model."""
+    found = (name for name in variants(entries) if "shipped=off" in name.split(":"))
+    return next(found, None)
+
+
+UNPREPARED = frozenset(
+    ["goose", "iso3", "iso5", "tr", "pld", "hf", "hf-lookup", "llamacpp", "llamacpp-lookup"]
+)
+"""Methods that draft without a model; with settings they may have a table that was prepared."""
+
+
+def cold_rivals(entries: Methods) -> dict[str, float]:
+    """Speed-ups of the fastest method of each group that has nothing prepared for the model."""
+    own = {
+        name: each
+        for name, each in entries.items()
+        if name.partition(":")[0] in UNPREPARED and "table" not in name
+    }
+    return rivals(own)
+
+
 def rivals(entries: Methods) -> dict[str, float]:
     """Speed-ups of the fastest method of each group that is not `auto`'s."""
     names = (fastest(entries, group) for group in GROUPS[2:])
@@ -195,17 +217,9 @@ def shortfalls(run: Run) -> Iterable[str]:
     """Describe where `auto` is behind, then which methods lose to plain decoding for certain."""
     entries = run["methods"]
     auto = str(fastest(entries, GROUPS[0]))
-    own = speedup(entries[auto])
-    for rival, theirs in rivals(entries).items():
-        if own < theirs:
-            yield f"`{auto}` is {number(own / theirs)}x `{rival}`"
-    behind = []
-    for name, cut in of_sets(entries).items():
-        theirs, rival = max(((v, k) for k, v in rivals(cut).items()), default=(0.0, ""))
-        if 0 < speedup(cut[auto]) < theirs:
-            behind.append(f"{name} {number(speedup(cut[auto]) / theirs)}x `{rival}`")
-    if behind:
-        yield f"`{auto}` is behind the fastest other method of a set on {', '.join(behind)}"
+    yield from _behind(entries, auto, rivals, "other method")
+    if bare := cold(entries):
+        yield from _behind(entries, bare, cold_rivals, "method with nothing prepared")
     sets = [
         f"{name} {number(speedup(entry))}x"
         for name, entry in entries[auto]["by_set"].items()
@@ -216,6 +230,23 @@ def shortfalls(run: Run) -> Iterable[str]:
     slower = [f"`{name}`" for name in certain_losers(entries)]
     if slower:
         yield f"slower than plain decoding beyond the interval: {', '.join(slower)}"
+
+
+def _behind(
+    entries: Methods, auto: str, others: Callable[[Methods], dict[str, float]], kind_of_rival: str
+) -> Iterable[str]:
+    """Describe where a variant of `auto` is behind others: in all, and set by set."""
+    own = speedup(entries[auto])
+    for rival, theirs in others(entries).items():
+        if 0 < own < theirs:
+            yield f"`{auto}` is {number(own / theirs)}x `{rival}`"
+    behind = []
+    for name, cut in of_sets(entries).items():
+        theirs, rival = max(((v, k) for k, v in others(cut).items()), default=(0.0, ""))
+        if 0 < speedup(cut[auto]) < theirs:
+            behind.append(f"{name} {number(speedup(cut[auto]) / theirs)}x `{rival}`")
+    if behind:
+        yield f"`{auto}` is behind the fastest {kind_of_rival} of a set on {', '.join(behind)}"
 
 
 def certain_losers(entries: Methods) -> Sequence[str]:

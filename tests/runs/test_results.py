@@ -15,6 +15,7 @@ from runs.results_page.paper_tables import BUDGETS
 from runs.results_page.papers import CLAIMS, verdict
 from runs.results_page.readme import BEGIN, END, with_speeds
 from runs.results_page.run_page import TABLES, run_page
+from runs.results_page.speed import shortfalls
 from runs.results_page.stored import LARGEST, Runs, load
 from tests.runs.stored_runs import BUSY, ROOT, bench, committing, origin, stored, timed
 
@@ -517,6 +518,20 @@ def test_a_set_on_which_auto_is_behind_is_named_with_the_method_ahead() -> None:
     assert "| gsm8k | 1 | 1.50 | `goose` 1.60 | `hf` 0.50 | 0.94 |" in text
     assert "|  | `auto` | `auto:shipped=off` |\n| --- | --- | --- |\n" in text
     assert "| mean of sets | 1.92 | 1.20 |" in text
+    assert "`auto:shipped=off` is 0.75x `goose`" in text
+    assert "`auto:shipped=off` is behind the fastest method with nothing prepared of a set" in text
+
+
+def test_auto_without_what_is_shipped_is_compared_with_the_unprepared_alone() -> None:
+    speeds = {"ar": 10, "auto": 20, "auto:shipped=off:neural=": 15, "goose": 16, "eagle3": 18}
+    speeds |= {"goose:adjacency.table=table": 19}
+    methods = {name: timed(*6 * [speed]) for name, speed in speeds.items()}
+    found = list(shortfalls(stored(bench(methods))))
+    assert found == [
+        "`auto:shipped=off:neural=` is 0.94x `goose`",
+        "`auto:shipped=off:neural=` is behind the fastest method with nothing prepared of a set on "
+        "humaneval 0.94x `goose`",
+    ]
 
 
 def test_the_readme_shows_the_speeds_of_all_sets() -> None:
@@ -533,7 +548,8 @@ def test_the_readme_shows_the_speeds_of_all_sets() -> None:
     assert text.startswith(f"a\n{BEGIN}\nHow many times as fast as plain decoding")
     assert text.endswith(f"\n{END}b\n")
     assert "batch 1, 2 CPU cores,\n2026-01-02. A figure is the mean over 6 sets" in text
-    row = "| greedy | 2.00 | 1.00 | 0.80 | 0.50 | 0.0 % | 2.00 | [c0ffee0]"
+    assert "Without these parts it is 0.75 (greedy) times as fast as `goose`." in text
+    row = "| greedy | 2.00 | 3.00 | 4.00 | 1.00 | 0.80 | 0.50 | 0.0 % | 2.00 | [c0ffee0]"
     assert f"{row}(runs/data/smollm2_greedy.md) |" in text
     assert "| repeated 8-grams | `auto` without loops | run |" in text
     unmeasured = with_speeds(text, {"greedy": run})

@@ -14,7 +14,18 @@ from .papers import CLAIMS, claims
 from .run_page import run_page
 from .serving import load
 from .speed import by_set, losses, speed
-from .stored import Runs, command, commit, date, embedded, hybrid, inflated, leading, link
+from .stored import (
+    Runs,
+    command,
+    commit,
+    date,
+    embedded,
+    hybrid,
+    inflated,
+    leading,
+    link,
+    machine,
+)
 from .talon import expansion
 
 
@@ -50,10 +61,11 @@ def step_costs(runs: Runs) -> Iterable[str]:
         kind = next((kind for kind in STEP_COSTS if kind in run), None)
         if kind is not None:
             model = run["provenance"]["model"]
-            yield f"`{model['name']}` in {model['dtype'].removeprefix('torch.')}:"
+            dtype = model["dtype"].removeprefix("torch.")
+            yield f"`{model['name']}` in {dtype}, {machine(run)}:"
             yield from STEP_COSTS[kind](run)
     if "engine_overhead" in runs:
-        yield "`embedded`:"
+        yield f"`embedded`, {machine(runs['engine_overhead'])}:"
         yield from by_nodes(runs["engine_overhead"])
     yield from expansion(runs)
 
@@ -91,6 +103,7 @@ def remembered(runs: Runs) -> Iterable[str]:
     """What the memory of earlier requests adds."""
     for run in runs.values():
         if "memory_recipes" in run:
+            yield f"{machine(run)}:"
             yield from recipes(run)
 
 
@@ -108,7 +121,8 @@ LOSSLESS = PageSection(
 BY_SET = PageSection(
     "Set by set",
     "Speed-ups over plain decoding on each set of the full grid. A share of repeated 8-grams of "
-    "20 % or more is bold: there copying gains by loops.",
+    "20 % or more is bold: there copying gains by loops. Machines differ: only figures of one "
+    "table are comparable.",
     "smollm2/grid.sh greedy",
     by_set,
 )
@@ -184,7 +198,7 @@ MEMORY = PageSection(
     "What the memory of earlier requests adds",
     "`auto` with and without `also=memory` in the recipes of docs/memory.md, and on unrelated "
     "prompts after each. *Known 8-grams* were in earlier requests or files, and not yet in the "
-    "request itself.",
+    "request itself. Machines differ: only figures of one table are comparable.",
     "smollm2/recipes.sh",
     remembered,
 )
@@ -209,7 +223,9 @@ SECTIONS = (
         "Median over prompts of tokens per second over those of plain decoding on the same prompt, "
         "through the same engine, or over groups of prompts decoded together; in brackets 95 % by "
         "bootstrap, from six prompts or groups on. Where a column stands for several methods, its "
-        "fastest is shown: it is chosen after the measurement and flattered by that.",
+        "fastest is shown: it is chosen after the measurement and flattered by that. Rows are of "
+        "several machines, commits and selections of prompts: only figures of one row are "
+        "comparable, so that rows of several batch sizes do not show what the batch costs.",
         "every_method.sh` and `runs/best_settings.sh",
         speed,
         "runs/smollm2/grid.sh",
@@ -235,7 +251,10 @@ SECTIONS = (
 )
 """What is measured on a model."""
 COSTS = PageSection(
-    "What does a step cost?", "", "smollm2/steps.sh` and `runs/costs.sh", step_costs
+    "What does a step cost?",
+    "Machines differ: only figures of one table are comparable.",
+    "smollm2/steps.sh` and `runs/costs.sh",
+    step_costs,
 )
 
 HEAD = """# Results

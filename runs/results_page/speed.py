@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any, TypeAlias
 
 from .markdown import estimate, number, percent, table
-from .stored import Run, Runs, benchmarks, described, link
+from .stored import Run, Runs, benchmarks, described, link, machine
 
 PLAIN = "ar"
 
@@ -70,11 +70,12 @@ def speed(runs: Runs) -> Iterable[str]:
                 *(speedup_of_fastest(entries, group) for group in GROUPS),
                 estimate(without_loops["speedup_vs_ar"]),
                 loops(entries[PLAIN]),
+                machine(run),
             ]
         )
     if rows:
         header = ["model, sampling, batch", "prompts", *GROUPS]
-        yield table([*header, "`auto` without loops", "repeated 8-grams"], rows)
+        yield table([*header, "`auto` without loops", "repeated 8-grams", "measured on"], rows)
 
 
 def loops(plain: Mapping[str, Any]) -> str:
@@ -134,7 +135,7 @@ def by_set(runs: Runs) -> Iterable[str]:
         )
         header = ["set", "prompts", f"`{auto}`", *GROUPS[2:], f"`{auto}` over the best of these"]
         header += [f"τ of `{auto}`", "repeated 8-grams"]
-        yield f"{link(name, described(run))}\n\n" + table(header, rows)
+        yield f"{link(name, described(run))}, {machine(run)}:\n\n" + table(header, rows)
         names = variants(entries)
         means = [mean(speedup(cut[each]) for cut in cuts.values()) for each in names]
         if len(names) > 1:

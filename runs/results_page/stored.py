@@ -296,6 +296,12 @@ def command(run: Run) -> str:
     return f"runs/{run['made_by']['script']} {run['made_by']['part']}"
 
 
+def machine(run: Run) -> str:
+    """Name the processor and the commit that a run measured."""
+    cpu = run["provenance"].get("hardware", {}).get("cpu", "-")
+    return f"{cpu}, `{commit(run)}`"
+
+
 def date(run: Run) -> str:
     """Day on which a run began."""
     return str(run["provenance"]["date"])[:10]

@@ -560,6 +560,19 @@ def test_the_readme_shows_the_speeds_of_all_sets() -> None:
             with_speeds(text.replace(mark, ""), {})
 
 
+def test_tables_of_speeds_name_their_machines_and_commits() -> None:
+    sets = ("humaneval", "mbpp", "gsm8k", "mt_bench", "spec_bench", "edit")
+    methods = {
+        name: [each for n, of_set in enumerate(sets) for each in timed(v, set=of_set, first=n)]
+        for name, v in {"ar": 10, "auto": 20}.items()
+    }
+    run = stored(bench(methods, provenance=origin() | {"hardware": {"cpu": "Some CPU"}}))
+    text = page({"smollm2_greedy": run})
+    assert "only figures of one row are" in text
+    assert "| 0.0 % | Some CPU, `c0ffee0` |\n" in text
+    assert "(../runs/data/smollm2_greedy.md), Some CPU, `c0ffee0`:\n\n| set |" in text
+
+
 def test_a_larger_model_with_the_same_answers_has_its_own_section() -> None:
     named = origin(model={"name": "smollm2-0.5b", "parameters": 481_000_000, "dtype": "float32"})
     large = stored(bench(SPEEDS, provenance=named), "smollm2/inflated.sh greedy")

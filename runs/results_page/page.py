@@ -174,8 +174,11 @@ RIVALS = PageSection(
     "`auto`'s expected tokens per second over those of vLLM's adaptive verification "
     "(`adaptive-chain`), SGLang's n-gram trie (`ngram-trie`) and onnxruntime-genai's adaptive "
     "width (`throughput-chain`), as methods of this engine, from replays of SmolLM2's answers: the "
-    "mean of the sets, and in brackets the lowest of them, two prompts each. Nothing here was "
-    "timed: step costs are SmolLM2's own, or estimated from data sheets.",
+    "mean of the sets, and in brackets the lowest of them, two prompts each. Sources are "
+    "compared as well as rules: `adaptive-chain` drafts with the head alone, `ngram-trie` from its "
+    "trie and `throughput-chain` from the text, while `auto` takes from the text and from the table "
+    "that ships, and in one of its two rows from the head as well. Nothing here was timed: step "
+    "costs are SmolLM2's own, or estimated from data sheets.",
     "smollm2/modelled.sh rivals",
     others,
 )

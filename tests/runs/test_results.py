@@ -433,12 +433,12 @@ def test_costs_have_tables() -> None:
     assert "| 2 | 0.7 | 0.600 | 0.500 | 1.20 | as in the paper |" in text
     assert "| 2 | 5.0 | 0.600 | - | - | - |" in text, "no level had ten nodes"
     assert "| 2 | 1.2 | 0.600 | 0.300 | 2.00 | - |" in text, "the figure has no such exponent"
-    assert "`embedded`:\n\n| target forward" in text
+    assert "`embedded`, -, `c0ffee0`:\n\n| target forward" in text
     runs["smollm2_first_token_float32"] = {
         **runs["first_token"],
         "provenance": origin(model={"name": "smollm2", "dtype": "float32"}),
     }
-    assert "`smollm2` in float32:\n\n| first token after" in page(runs)
+    assert "`smollm2` in float32, -, `c0ffee0`:\n\n| first token after" in page(runs)
     own = {name: run_page(name, run) for name, run in runs.items()}
     assert "| 2 | 0.7 | `talon` | 59.00 | 4.00 | 1.50 | 6.00 |" in own["level_cost"]
     assert "| 31 | 4096 | 0.50 | 0.75 | 9.00 |" in own["verifier_cost"]

@@ -444,6 +444,17 @@ def test_costs_have_tables() -> None:
     assert "| 31 | 4096 | 0.50 | 0.75 | 9.00 |" in own["verifier_cost"]
     assert "| `ar` | 512 |" in own["peak_memory"]
     assert "| `ar` | 210 | 2100 |" in own["first_token"]
+    first = runs["first_token"]
+    ours = first["first_token"]["ar"]
+    both = {**first, "first_token": {"ar": ours, "llamacpp": ours}}
+    shown = run_page("first_token", both)
+    assert "| `ar` |" in shown
+    assert "| `llamacpp` |" not in shown
+    assert "The times of llama.cpp are left out: this run opened its file" in shown
+    once = origin(settings={"files_opened": "before"})
+    shown = run_page("first_token", {**both, "provenance": once})
+    assert "| `llamacpp` | 210 | 2100 |" in shown
+    assert "left out" not in shown
     found = "| greedy | 16 | 1.50 (τ 2.00, 4.00 nodes) | 1.50 (τ 2.00, 4.00 nodes) |"
     assert found in own["oracles"]
     assert found in page({"smollm2_oracles": runs["oracles"]})

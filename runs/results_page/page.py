@@ -221,7 +221,8 @@ SERVERS = PageSection(
     "Load on servers",
     "Servers of SmolLM2's float32 weights in turns, each alone on a machine with the client: "
     "greedy chats that arrive by a Poisson process, and wait while so many run. `draftwood` "
-    "decodes with `auto`, `plain` is the same server with `ar`. Tokens per second are the "
+    "decodes with `auto`, `plain` is the same server with `ar`, and the servers of others decode "
+    "without drafts. Tokens per second are the "
     "median of the rounds, and so is what they are over plain's of the same round. Times are "
     "the median and the 99th percentile of all requests; a step that commits several tokens "
     "sends one chunk. *Answers as plain's*: the same text for the same prompt. *Client*: its "

@@ -23,11 +23,27 @@ def load(runs: Runs) -> Iterable[str]:
         run = found[name]
         processor = run["provenance"]["hardware"]["cpu"]
         yield f"{_at_once(run)} at once ({link(name, commit(run))}, {processor}):"
+        if repeated := _repeated(run):
+            yield repeated
         yield _table(run)
+
+
+def _repeated(run: Run) -> str:
+    """What is said where prompts came more than once; empty if none did."""
+    prompts: int = run["provenance"]["settings"]["prompts"]
+    most = max(load["requests"] for load in run["server_load"].values())
+    if most <= prompts:
+        return ""
+    return (
+        f"Up to {most} requests were of {prompts} prompts, so that some came again, and servers "
+        "that keep the beginnings of prompts did not have to read those anew."
+    )
 
 
 def alone(run: Run) -> Iterable[str]:
     """The table of one run, with how it was made and what failed."""
+    if repeated := _repeated(run):
+        yield repeated
     yield _table(run)
     settings = run["provenance"]["settings"]
     yield (

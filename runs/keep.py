@@ -23,12 +23,13 @@ def main(names: tuple[str, ...], out: Path, data: Path) -> None:
     """Keep the results that are named, or all."""
     for name in names or sorted(path.stem for path in out.glob("*.part_of")):
         try:
-            script, _, part = (out / f"{name}.part_of").read_text().strip().partition(" ")
+            made_by, _, environment = (out / f"{name}.part_of").read_text().partition("\n")
+            script, _, part = made_by.strip().partition(" ")
             run = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
         except FileNotFoundError as missing:
             raise click.ClickException(f"{name}: no file {missing.filename}") from None
         try:
-            stored = compact(run, script, part)
+            stored = compact(run, script, part, environment.strip())
             if wrong := complaint(stored):
                 raise click.ClickException(wrong)
             write(stored, data, name)

@@ -103,12 +103,30 @@ drafted() {
     (IFS=,; echo "${found[*]}")
 }
 
-# made_by FILE: notes which part of which script makes a result, for keep.py.
+# Variables of the environment that change what is measured, and are not directories or interpreters.
+variables=(MODEL NAME DRAFT HEAD CHAT CONTEXT LIMIT TOKENS SEEDS SEED SAMPLES NODES BUDGET TABLE KEPT NOT_IN BY
+    SETS SHAPE SIZE SIZES DRAFT_SIZES DEVICE DTYPE AT ROUNDS SECONDS_EACH SERVERS CB_MEMORY VLLM_CPU_KVCACHE_SPACE REPEATS
+    REQUESTS CONNECTIONS PROCESSES THREADS MODELS PRECISION RECURRENT TARGET_TOKENS DRAFT_TOKENS HEAD_TOKENS MICRO_TOKENS
+    TINY)
+# given: those of a call, as it would be written. Of the process, as scripts give them values of their own.
+given() {
+    local name each found=() all=()
+    if [[ ! -r /proc/$$/environ ]]; then return; fi  # not Linux
+    mapfile -d '' all < "/proc/$$/environ"
+    for name in "${variables[@]}"; do
+        for each in "${all[@]}"; do
+            if [[ $each == "$name="?* ]]; then found+=("$name=$(printf %q "${each#*=}")"); fi
+        done
+    done
+    echo "${found[*]}"
+}
+
+# made_by FILE: notes which part of which script makes a result, and the environment of the call, for keep.py.
 made_by() {
     mkdir -p "$OUT"
-    local script
-    script=$(cd "$(dirname "$0")" && pwd)/${0##*/}
-    echo "${script#"$runs/"} $part" > "${1%.json}.part_of"
+    local script environment
+    script=$(cd "$(dirname "$0")" && pwd)/${0##*/} environment=$(given)
+    printf '%s\n' "${script#"$runs/"} $part" ${environment:+"$environment"} > "${1%.json}.part_of"
 }
 
 # bench NAME FLAG...: `draftwood bench` into OUT/NAME.json, unless that is complete.

@@ -322,7 +322,9 @@ def page(runs: Runs) -> str:
             parts += _section(section, own, level="###")
     parts.append("## How to reproduce\n")
     parts.append(
-        "Check out the commit and call the script; [runs/README.md](../runs/README.md) says how.\n"
+        "Check out the commit and call the script with the variables before it and the prompts in "
+        "PROMPTS;\n[runs/README.md](../runs/README.md) says how. Older runs did not note their "
+        "variables: theirs are what\nthe settings tell.\n"
     )
     rows = [
         [

@@ -1,14 +1,15 @@
 """Stored runs: gzipped JSON files in runs/data, which of them are refused, and their origin.
 
 A stored run is a document of ``draftwood bench`` without excerpts, rows and the figures that no
-page reads, or what another command printed, whole. Two members are added: ``made_by`` (script and
-part) and ``times`` (whether its times may be shown). If other processes disturbed the run, its
-times are removed; a run that has nothing but times is refused.
+page reads, or what another command printed, whole. Two members are added: ``made_by`` (script,
+part and the environment of the call) and ``times`` (whether its times may be shown). If other
+processes disturbed the run, its times are removed; a run that has nothing but times is refused.
 """
 
 import gzip
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -59,19 +60,23 @@ TIMED = frozenset(
 UNKNOWN = {"median": None, "low": None, "high": None}
 
 
-def compact(run: Mapping[str, Any], script: str, part: str) -> Run:
+def compact(run: Mapping[str, Any], script: str, part: str, environment: str = "") -> Run:
     """Reduce a run to what is stored.
 
     Args:
         run: the output of ``draftwood bench`` or of another command.
         script: name of the file in ``runs/`` that called the command.
         part: part of the script.
+        environment: variables that it was called with, as in a command; without directories.
 
     Raises:
         ClickException: nothing but disturbed times, or a member that is neither in ``TIMED`` nor in
             ``UNTIMED``.
     """
-    stored = {**run, "made_by": {"script": script, "part": part}}
+    made_by = {"script": script, "part": part}
+    if environment:
+        made_by["environment"] = environment
+    stored = {**run, "made_by": made_by}
     disturbed = objection(run)
     if "schema" in run:
         stored["times"] = disturbed is None
@@ -292,8 +297,27 @@ def described(run: Run) -> str:
 
 
 def command(run: Run) -> str:
-    """Name the script and the part that made a run."""
-    return f"runs/{run['made_by']['script']} {run['made_by']['part']}"
+    """The command that made a run: environment, script and part."""
+    made_by = run["made_by"]
+    environment = made_by.get("environment", _environment(run))
+    return f"{environment} runs/{made_by['script']} {made_by['part']}".strip()
+
+
+def _environment(run: Run) -> str:
+    """The environment of a run that was stored without one, as far as its settings tell."""
+    settings, model = run["provenance"].get("settings", {}), run["provenance"].get("model", {})
+    found: dict[str, object] = {}
+    if run["made_by"]["script"].startswith("paper_"):  # others have a model of their own
+        if model.get("name", "embedded") != "embedded":
+            found["MODEL"] = model["name"]
+            if settings.get("chat"):
+                found["CHAT"] = 1
+        if isinstance(settings.get("seeds"), str):
+            found["SEEDS"] = shlex.quote(settings["seeds"].replace(",", " "))
+    for name, setting in (("LIMIT", "limit"), ("TOKENS", "max_new_tokens")):
+        if isinstance(settings.get(setting), int):
+            found[name] = settings[setting]
+    return " ".join(f"{name}={value}" for name, value in found.items())
 
 
 def machine(run: Run) -> str:

@@ -172,7 +172,7 @@ def test_losses_of_auto_are_listed() -> None:
     assert "`auto` is slower than plain decoding on mbpp 0.50x" in text
     assert "slower than plain decoding beyond the interval: `talon`." in text
     own = run_page("every_speed_greedy_1", run)
-    assert "Made by `runs/paper_goose.sh speed` at commit `c0ffee0` on 2026-01-02" in own
+    assert "Made by `TOKENS=64 runs/paper_goose.sh speed` at commit `c0ffee0` on 2026-01-02" in own
     assert "| × `ar` by set | humaneval | mbpp |" in own
     fast = {"ar": timed(10, 10, looping=1), "auto": timed(16, 16)}
     run = stored(bench(fast))

@@ -229,7 +229,26 @@ def test_the_head_of_a_chat_model_is_the_shipped_one(script: str, tmp_path: Path
 def test_a_result_names_the_script_by_its_place(tmp_path: Path) -> None:
     called("smollm2/grid.sh", tmp_path)
     named = (tmp_path / "out" / "smollm2_greedy.part_of").read_text()
-    assert named == "smollm2/grid.sh greedy\n"
+    assert named == "smollm2/grid.sh greedy\nTINY=1\n"
+
+
+def test_a_result_names_the_environment_of_the_call(tmp_path: Path) -> None:
+    called("paper_goose.sh", tmp_path, MODEL="somewhere/smollm2", LIMIT="2", CHAT="1", HEAD="a b")
+    named = (tmp_path / "out" / "smollm2_tau_greedy.part_of").read_text()
+    lines = named.splitlines()
+    assert lines == [
+        "paper_goose.sh tau",
+        r"MODEL=somewhere/smollm2 HEAD=a\ b CHAT=1 LIMIT=2 TINY=1",
+    ]
+
+
+def test_every_variable_of_a_script_is_noted_or_a_place() -> None:
+    places = {"ASSETS", "DATA", "MINUTES", "OUT", "PORT", "PROMPTS", "PYTHON", "SGLANG", "VLLM"}
+    parts = (RUNS / "parts.sh").read_text(encoding="utf-8")
+    noted = set(re.search(r"^variables=\(([^)]*)\)", parts, re.MULTILINE)[1].split())
+    for script in RUNS.glob("**/*.sh"):
+        declared = re.findall(r"\$\{([A-Z_]+):?[-?]", script.read_text(encoding="utf-8"))
+        assert set(declared) <= noted | places, script
 
 
 def test_the_readme_names_every_script_and_its_parts() -> None:

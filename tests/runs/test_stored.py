@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from draftwood.lab.bench.document import SCHEMA
 from runs.results_page import stored as module
 from runs.results_page.readme import BEGIN, END
-from runs.results_page.stored import complaint, load, write
+from runs.results_page.stored import command, compact, complaint, load, write
 from tests.runs.stored_runs import BUSY, ROOT, bench, origin, stored, timed
 
 pytestmark = pytest.mark.slow
@@ -24,9 +24,9 @@ MEMORY = {"peak_memory": {"ar": {"peak_mb": 512.0, "tokens": 9}}}
 
 
 def test_a_stored_run_has_no_directories_and_its_provenance_beside_it(tmp_path: Path) -> None:
-    command = "draftwood bench --prompts /home/me/a.jsonl,/home/me/b.jsonl --json runs/out/x.json"
+    asked = "draftwood bench --prompts /home/me/a.jsonl,/home/me/b.jsonl --json runs/out/x.json"
     sets = [{"file": "/home/me/a.jsonl", "sha256": "0"}, {"file": "edit:/home/me/b.jsonl"}]
-    facts = origin(command=command, prompts=sets, at="https://x.org/a/b")
+    facts = origin(command=asked, prompts=sets, at="https://x.org/a/b")
     write(stored({"provenance": facts, **MEMORY}, "paper_dynatree.sh memory"), tmp_path, "memory")
     facts_stored = json.loads((tmp_path / "memory.provenance.json").read_text())
     assert "/home" not in json.dumps(facts_stored)
@@ -99,6 +99,20 @@ def call(script: str, *arguments: object) -> Result:
         return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
+def test_the_command_of_a_run_has_its_environment() -> None:
+    provenance = origin(model={"name": "smollm2", "parameters": 135e6, "dtype": "float32"})
+    provenance["settings"] |= {"limit": 2, "chat": True, "max_new_tokens": 256}
+    run = bench(METHODS, provenance=provenance)
+    derived = "MODEL=smollm2 CHAT=1 LIMIT=2 TOKENS=256 runs/paper_goose.sh tau"
+    assert command(compact(run, "paper_goose.sh", "tau")) == derived
+    noted = compact(run, "paper_goose.sh", "tau", "MODEL=/data/models/smollm2 LIMIT=3")
+    assert command(noted) == "MODEL=smollm2 LIMIT=3 runs/paper_goose.sh tau"
+    assert command(compact(run, "smollm2/grid.sh", "greedy")).startswith("LIMIT=2 TOKENS=256 runs")
+    law = {"provenance": origin(settings={"seeds": "1,2"}), "checks": {}}
+    made = command(compact(law, "paper_traversal.sh", "law"))
+    assert made == "SEEDS='1 2' runs/paper_traversal.sh law"
+
+
 def test_results_are_stored_from_where_scripts_leave_them_and_get_pages(tmp_path: Path) -> None:
     out, data = tmp_path / "out", tmp_path / "runs" / "data"
     for directory in (out, tmp_path / "docs"):
@@ -106,7 +120,7 @@ def test_results_are_stored_from_where_scripts_leave_them_and_get_pages(tmp_path
     run = {"provenance": origin(), **MEMORY}
     for name, found in {"memory": run, "other": run | {"provenance": origin(git=None)}}.items():
         (out / f"{name}.json").write_text(json.dumps(found))
-        (out / f"{name}.part_of").write_text("paper_dynatree.sh memory\n")
+        (out / f"{name}.part_of").write_text("paper_dynatree.sh memory\nTOKENS=9\n")
     done = call("keep.py", "--out", out, "--data", data)
     assert done.exit_code == 1
     assert "other is not stored: it does not say at which commit" in done.output
@@ -117,7 +131,9 @@ def test_results_are_stored_from_where_scripts_leave_them_and_get_pages(tmp_path
     done = call("results.py", "--root", tmp_path)
     assert done.exit_code == 0, done.output
     assert "is not measured yet" in (tmp_path / "README.md").read_text()
-    assert "| `ar` | 512 |" in (data / "memory.md").read_text(encoding="utf-8")
+    shown = (data / "memory.md").read_text(encoding="utf-8")
+    assert "| `ar` | 512 |" in shown
+    assert "Made by `TOKENS=9 runs/paper_dynatree.sh memory`" in shown
     links = re.findall(r"\]\((\S+)\)", (tmp_path / "docs" / "results.md").read_text("utf-8"))
     assert "../runs/data/memory.md" in links
     assert all((tmp_path / "docs" / link).exists() for link in links if "README" not in link)

@@ -31,6 +31,8 @@ from draftwood.cli._options import (
     refuse_overlapping_prompts,
     repeats_option,
     temperature_option,
+    top_k_option,
+    top_p_option,
     truncate_option,
 )
 from draftwood.cli._sections import Command
@@ -72,6 +74,8 @@ _FIGURES = ("tokens_per_second", "mean_acceptance_length")
 @head_option
 @max_new_tokens_option(least=2)
 @temperature_option
+@top_k_option
+@top_p_option
 @batch_option
 @repeats_option
 @chat_option
@@ -89,6 +93,8 @@ def search(
     head: str | None,
     max_new_tokens: int,
     temperature: float,
+    top_k: int,
+    top_p: float,
     batch: int,
     repeats: int,
     chat: bool | None,
@@ -112,7 +118,7 @@ def search(
         limit=limit,
         **model.settings,
         max_new_tokens=max_new_tokens,
-        sampling=SamplingParams(temperature=temperature),
+        sampling=SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p),
         draft=draft,
         head=head,
         batch=batch,

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ SEARCHED: dict[str, Any] = {
     "dtype": "float32",
     "batch": 1,
     "chat": None,
+    "max_new_tokens": 128,
+    "threads": None,
     "sampling": {"temperature": 0.0},
 }
 
@@ -46,7 +49,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, checkpoint: str, tuning: str
     # Left by an earlier search, perhaps of another model.
     out.with_name("best.sequoia-largest.json").write_text('{"paths": []}')
     argv = ["--prompts", tuning, "--model", checkpoint, "--draft", checkpoint]
-    argv += ["--methods", "pld,sequoia", "--max-new-tokens", "8"]
+    argv += ["--methods", "pld,sequoia", "--max-new-tokens", "16"]
     code, err = search(str(out), *argv, "--by", best.TIMELESS)
     assert code == 0, err
     assert "best settings" not in err
@@ -142,6 +145,13 @@ def test_what_was_not_searched_is_refused_and_what_cannot_be_is_not() -> None:
         ({"batch": 4}, "searched with batch 1, not with 4"),
         ({"chat": True}, "searched with chat left to the prompts, not with on"),
         ({"sampling": {"temperature": 1.0}}, r"searched with temperature 0\.0, not with 1\.0"),
+        (
+            {"sampling": {"temperature": 0.0, "top_p": 0.9, "banned_tokens": []}},
+            r"searched with top_p 1\.0, not with 0\.9",
+        ),
+        ({"max_new_tokens": 64}, "searched with max_new_tokens 128, not with 64"),
+        ({"threads": 4}, None),
+        ({"sampling": {"temperature": 0.0, "top_k": 0, "seed": 7}}, None),
         ({"draft": None}, None),
         ({"repeats": 2}, None),
     ],
@@ -152,6 +162,11 @@ def test_runs_that_a_search_says_nothing_of_are_refused(
     some = searched()
     with nullcontext() if said is None else pytest.raises(DraftwoodError, match=said):
         some.refuse([], {**SEARCHED, **change})
+
+
+def test_a_search_by_speed_is_of_its_threads() -> None:
+    with pytest.raises(DraftwoodError, match="searched with threads none, not with 4"):
+        replace(searched(), by="tokens_per_second").refuse([], {**SEARCHED, "threads": 4})
 
 
 @pytest.mark.parametrize(
@@ -211,7 +226,8 @@ def test_what_cannot_be_searched_or_read_is_refused_in_one_line(
     wrong = tmp_path / "x.json"
     facts: dict[str, object] = {"settings": {}, "other_processes": {}}
     damaged = {"best_settings": 2, "by": "x", "provenance": facts, "methods": {}, "prompts": []}
-    settings = dict.fromkeys(("model", "draft", "head", "dtype", "batch", "chat"))
+    names = ("model", "draft", "head", "dtype", "batch", "chat", "max_new_tokens", "threads")
+    settings = dict.fromkeys(names)
 
     def searched(**changed: object) -> str:
         origin = {"settings": {**settings, **changed}}

@@ -11,20 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from draftwood.errors import DraftwoodError
-from draftwood.files import UNWRITTEN, decode, read_json
+from draftwood.files import UNWRITTEN, decode, encode, read_json
 from draftwood.lab.bench.document import PublishedAndBest, Searched
 from draftwood.lab.bench.grid import grid
 from draftwood.lab.bench.peers import names as peer_names
 from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.bench.quiet import objection
+from draftwood.sampling.params import SamplingParams
 
 SCHEMA = 2
 TIMELESS = "mean_acceptance_length"
 """The figure of a search that does not depend on times."""
 
-_NEEDED = ("model", "draft", "head", "dtype", "batch", "chat", "sampling")
-_SAME = ("model", "draft", "head", "dtype", "batch", "chat", "temperature")
-"""Settings in which a run must agree with the search."""
+_COMPARED = ("model", "draft", "head", "dtype", "batch", "chat", "max_new_tokens", "threads")
+"""Settings in which a run must agree with the search, beside the sampling."""
+
+_NEEDED = (*_COMPARED, "sampling")
+
+_TIMED = ("threads",)
+"""Settings on which times alone depend."""
 
 _OPTIONAL = ("draft", "head")
 """Settings that a run may leave out; methods that need them are refused elsewhere."""
@@ -103,12 +108,13 @@ class Best:
             settings: settings of the run, as in its provenance.
 
         Raises:
-            DraftwoodError: settings were found on one of the prompts, or with another model, draft
-                model, head, dtype, batch, use of the chat template or temperature.
+            DraftwoodError: settings were found on one of the prompts, or with other settings of
+                the model, its drafts, the answers or the sampling.
         """
         searched, given = _flat(self.provenance["settings"]), _flat(settings)
-        for name in _SAME:
+        for name in given:
             left_out = name in _OPTIONAL and given[name] is None
+            left_out |= name in _TIMED and self.by == TIMELESS
             if searched[name] != given[name] and not left_out:
                 raise DraftwoodError(
                     f"{self.file} was searched with {name} {_shown(searched[name])}, not with "
@@ -138,8 +144,11 @@ def digest(prompt: Prompt) -> str:
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What is compared: the sampling with its defaults, and without a seed."""
     chat = {None: "left to the prompts", True: "on", False: "off"}[settings["chat"]]
-    return {**settings, "temperature": settings["sampling"]["temperature"], "chat": chat}
+    sampling = encode({**vars(SamplingParams()), **settings["sampling"]})
+    del sampling["seed"]
+    return {**{name: settings[name] for name in _COMPARED}, "chat": chat, **sampling}
 
 
 def _shown(value: object) -> str:

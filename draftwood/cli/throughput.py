@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 from rich.table import Table
 
 from draftwood.cli._options import (
@@ -30,15 +31,24 @@ from draftwood.cli._options import (
     truncate_option,
 )
 from draftwood.cli._sections import Command
-from draftwood.costs.busy import warn_if_busy
+from draftwood.costs.busy import (
+    Others,
+    counters,
+    total_usage,
+    usage_between,
+    warn_if_busy,
+    watched,
+)
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_output, is_stream, write_json
 from draftwood.lab.bench.prompts import files, sources
+from draftwood.lab.bench.quiet import recorded as recorded_load
+from draftwood.lab.bench.quiet import warning
 from draftwood.methods import check as check_method
 from draftwood.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
-    from draftwood.lab.bench.throughput import Served, ThroughputFigures
+    from draftwood.lab.bench.throughput import Pass, ThroughputFigures
 
 SCHEMA = 1
 _MOST = 64
@@ -78,6 +88,13 @@ class ThroughputDocument:
 @temperature_option
 @top_k_option
 @top_p_option
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Passes of each method, every second one in reversed order; the median pass is shown.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first prompt.")
 @draft_option
 @head_option
@@ -93,6 +110,7 @@ def throughput(
     temperature: float,
     top_k: int,
     top_p: float,
+    repeats: int,
     seed: int,
     output: Path | None,
     **others: Any,
@@ -118,7 +136,7 @@ def throughput(
     from draftwood.lab.bench.provenance import provenance
     from draftwood.lab.bench.runs import frozen_heap, items
     from draftwood.lab.bench.settings import Settings
-    from draftwood.lab.bench.throughput import figures, serve
+    from draftwood.lab.bench.throughput import Pass, in_turn, of_passes, serve
 
     memory_bytes(memory)  # before the model is loaded
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
@@ -130,6 +148,7 @@ def throughput(
         sampling=sampling,
         seeds=(seed,),
         batch=max(users),
+        repeats=repeats,
     )
     choices = [each for each in choose(names, settings.defaults) if isinstance(each, OwnChoice)]
     settings.defaults.check(names)
@@ -153,35 +172,42 @@ def throughput(
         terminal.print(note, markup=False)
     asked = items(members, sampling)
     found: dict[str, list[ThroughputFigures]] = {each.name: [] for each in choices}
-    plain: dict[int, list[Served]] = {}
+    loads: list[Others | None] = []
+    began = counters()
 
-    def served(choice: OwnChoice, count: int) -> tuple[list[Served], float]:
+    def served(choice: OwnChoice, count: int) -> Pass:
         options: dict[str, Any] = {"max_batch": count, "memory": memory, "host": stage.host}
         engine = Engine(stage.target, choice.method, **options)
         # No timed request is the first to need its memory.
         serve(engine, asked[:count], contexts, replace(decoding, max_new_tokens=_WARM), count)
         engine = Engine(stage.target, choice.method, **options)
-        return serve(engine, asked, contexts, decoding, count)
+        with watched() as near:
+            answered = Pass(*serve(engine, asked, contexts, decoding, count))
+        loads.append(near.others)
+        return answered
 
     def document(*, complete: bool) -> ThroughputDocument:
-        return ThroughputDocument(SCHEMA, complete, origin, found)
+        whole = usage_between(began, counters())
+        facts = {**origin, "other_processes": recorded_load(total_usage(loads), whole)}
+        return ThroughputDocument(SCHEMA, complete, facts, found)
 
     for count in users:
-        for choice in choices:
+        passes: dict[str, list[Pass]] = {each.name: [] for each in choices}
+        for choice in in_turn(choices, repeats):
             terminal.print(f"{choice.name}, {count} users", style="dim", markup=False)
             with frozen_heap():
-                answers, seconds = served(choice, count)
-            plain.setdefault(count, answers)
-            against = plain[count] if choice.same_tokens(temperature) else None
-            found[choice.name].append(figures(answers, seconds, count, against))
-            if output is not None and not is_stream(output):  # one takes a single document
-                write_json(output, document(complete=False))
+                passes[choice.name].append(served(choice, count))
+        plain = passes["ar"][0].served
+        for choice in choices:
+            against = plain if choice.same_tokens(temperature) else None
+            found[choice.name].append(of_passes(passes[choice.name], count, against))
+        if output is not None and not is_stream(output):  # one takes a single document
+            write_json(output, document(complete=False))
+    whole = document(complete=True)
     if output is not None:
-        write_json(output, document(complete=True))
-    terminal.print(_table(found))
-    terminal.print(_categories(found))
-    best = {name: [each.tokens_per_second for each in rows] for name, rows in found.items()}
-    click.echo(json.dumps({"tokens_per_second": best, "concurrency": list(users)}))
+        write_json(output, whole)
+    _show(terminal, whole, repeats)
+    click.echo(json.dumps({"tokens_per_second": _speeds(found), "concurrency": list(users)}))
 
 
 def _users(text: str) -> tuple[int, ...]:
@@ -192,6 +218,29 @@ def _users(text: str) -> tuple[int, ...]:
                 f"--concurrency {text!r}: give numbers from 1 to {_MOST}, each once"
             )
     return users
+
+
+def _speeds(found: dict[str, list[ThroughputFigures]]) -> dict[str, list[float]]:
+    return {name: [each.tokens_per_second for each in rows] for name, rows in found.items()}
+
+
+def _show(terminal: Console, document: ThroughputDocument, repeats: int) -> None:
+    """Print the tables, and what weakens their times."""
+    terminal.print(_table(document.methods))
+    terminal.print(_categories(document.methods))
+    terminal.print(_order([*document.methods], repeats), style="dim", markup=False)
+    if (disturbed := warning(document.provenance)) is not None:
+        terminal.print(disturbed, style="yellow", markup=False)
+
+
+def _order(names: list[str], repeats: int) -> str:
+    """Whether the order of the methods may show in the figures."""
+    if repeats == 1:
+        return (
+            f"One pass of each method, in the order {', '.join(names)}: what the machine did "
+            "meanwhile is not averaged (--repeats)."
+        )
+    return f"The median of {repeats} passes, every second one in reversed order."
 
 
 def _table(found: dict[str, list[ThroughputFigures]]) -> Table:

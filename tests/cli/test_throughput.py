@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from draftwood.lab.bench import quiet
 from tests.factories.bench_command import two_sets
 from tests.factories.command_line import refused, run
 
@@ -26,8 +27,28 @@ def test_figures_of_every_method_and_concurrency(tmp_path: Path, checkpoint: str
             assert set(each["by_category"]) == {"code", "chat"}
             assert each["ttft_ms"]["p50"] <= each["latency_ms"]["p99"]
             assert (each["all"]["mean_acceptance_length"] > 1) == (name == "pld")
+            assert each["of_passes"] == [each["tokens_per_second"]]
     assert json.loads(out)["concurrency"] == [2, 1]
     assert "acceptance length" in err
+    assert "One pass of each method, in the order ar, pld" in " ".join(err.split())
+    assert found["provenance"]["other_processes"]["limit"] == 0.05
+
+
+def test_passes_alternate_and_a_disturbed_run_is_named(
+    tmp_path: Path, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quiet, "LIMIT", -1.0)
+    argv = ["throughput", "--prompts", two_sets(tmp_path), "--model", checkpoint, "--repeats", "3"]
+    argv += ["--methods", "pld", "--concurrency", "2", "--max-new-tokens", "4"]
+    code, _, err = run(*argv, "--json", str(tmp_path / "out.json"))
+    assert code == 0, err
+    order = [line.split(",")[0] for line in err.splitlines() if line.endswith(", 2 users")]
+    assert order == ["ar", "pld", "pld", "ar", "ar", "pld"]
+    [row] = json.loads((tmp_path / "out.json").read_text())["methods"]["pld"]
+    assert row["tokens_per_second"] == sorted(row["of_passes"])[1]
+    shown = " ".join(err.split())
+    assert "The median of 3 passes, every second one in reversed order." in shown
+    assert "its times and speeds are not reliable" in shown
 
 
 @pytest.mark.parametrize(

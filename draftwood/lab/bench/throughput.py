@@ -6,9 +6,10 @@ is sent. At the end of the list fewer users are busy; the duration includes that
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, replace
+from statistics import median, median_low
 from time import perf_counter
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from draftwood.engine.request import Completion, Finished, Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.measure import Decoding, Item
+
+M = TypeVar("M")
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class ThroughputFigures:
         all: over all prompts.
         by_category: by the prompts' tasks.
         identical: prompts whose tokens are those of plain decoding; None if not compared.
+        of_passes: tokens per second of each pass; the other figures are of the median one.
     """
 
     concurrency: int
@@ -97,6 +101,7 @@ class ThroughputFigures:
     all: CategoryFigures
     by_category: dict[str, CategoryFigures]
     identical: int | None = None
+    of_passes: tuple[float, ...] = ()
 
 
 def serve(
@@ -187,6 +192,35 @@ class _User:
             committed=sum(answer.tally.committed for answer in answers),
             prompt_tokens=answers[0].prompt_tokens,
         )
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The answered prompts of one pass of a method, and its duration."""
+
+    served: Sequence[Served]
+    duration: float
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second of all users."""
+        return sum(each.count for each in self.served) / self.duration
+
+
+def of_passes(
+    passes: Sequence[Pass], concurrency: int, reference: Sequence[Served] | None = None
+) -> ThroughputFigures:
+    """The figures of the median pass, of two the slower one; see :func:`figures`."""
+    speeds = tuple(each.speed for each in passes)
+    shown = passes[speeds.index(median_low(speeds))]
+    found = figures(shown.served, shown.duration, concurrency, reference)
+    return replace(found, of_passes=speeds)
+
+
+def in_turn(methods: Sequence[M], passes: int) -> Iterator[M]:
+    """The methods of all passes; every second one is reversed, so that none is always first."""
+    for number in range(passes):
+        yield from methods[::-1] if number % 2 else methods
 
 
 def figures(

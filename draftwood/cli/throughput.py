@@ -32,12 +32,10 @@ from draftwood.cli._options import (
 )
 from draftwood.cli._sections import Command
 from draftwood.costs.busy import (
-    Others,
     counters,
     total_usage,
     usage_between,
     warn_if_busy,
-    watched,
 )
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_output, is_stream, write_json
@@ -136,7 +134,7 @@ def throughput(
     from draftwood.lab.bench.provenance import provenance
     from draftwood.lab.bench.runs import frozen_heap, items
     from draftwood.lab.bench.settings import Settings
-    from draftwood.lab.bench.throughput import Pass, in_turn, of_passes, serve
+    from draftwood.lab.bench.throughput import Pass, in_turn, of_passes, serve, timed_pass
 
     memory_bytes(memory)  # before the model is loaded
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
@@ -172,7 +170,7 @@ def throughput(
         terminal.print(note, markup=False)
     asked = items(members, sampling)
     found: dict[str, list[ThroughputFigures]] = {each.name: [] for each in choices}
-    loads: list[Others | None] = []
+    done: list[Pass] = []
     began = counters()
 
     def served(choice: OwnChoice, count: int) -> Pass:
@@ -181,14 +179,15 @@ def throughput(
         # No timed request is the first to need its memory.
         serve(engine, asked[:count], contexts, replace(decoding, max_new_tokens=_WARM), count)
         engine = Engine(stage.target, choice.method, **options)
-        with watched() as near:
-            answered = Pass(*serve(engine, asked, contexts, decoding, count))
-        loads.append(near.others)
-        return answered
+        done.append(timed_pass(engine, asked, contexts, decoding, count))
+        return done[-1]
 
     def document(*, complete: bool) -> ThroughputDocument:
         whole = usage_between(began, counters())
-        facts = {**origin, "other_processes": recorded_load(total_usage(loads), whole)}
+        facts = {
+            **origin,
+            "other_processes": recorded_load(total_usage(each.others for each in done), whole),
+        }
         return ThroughputDocument(SCHEMA, complete, facts, found)
 
     for count in users:

@@ -245,7 +245,8 @@ def test_a_result_names_the_environment_of_the_call(tmp_path: Path) -> None:
 def test_every_variable_of_a_script_is_noted_or_a_place() -> None:
     places = {"ASSETS", "DATA", "MINUTES", "OUT", "PORT", "PROMPTS", "PYTHON", "SGLANG", "VLLM"}
     parts = (RUNS / "parts.sh").read_text(encoding="utf-8")
-    noted = set(re.search(r"^variables=\(([^)]*)\)", parts, re.MULTILINE)[1].split())
+    [listed] = re.findall(r"^variables=\(([^)]*)\)", parts, re.MULTILINE)
+    noted = set(listed.split())
     for script in RUNS.glob("**/*.sh"):
         declared = re.findall(r"\$\{([A-Z_]+):?[-?]", script.read_text(encoding="utf-8"))
         assert set(declared) <= noted | places, script

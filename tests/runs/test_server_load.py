@@ -88,7 +88,8 @@ def test_a_server_that_is_through_with_its_prompts_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reached(monkeypatch, Served())
-    bodies = of_round([{"model": "m"}] * 6, 0, 2, "s")
+    six: list[dict[str, object]] = [{"model": "m"}] * 6
+    bodies = of_round(six, 0, 2, "s")
     with pytest.raises(click.ClickException, match="give more prompts"):
         asyncio.run(run("http://server", bodies, 2, 0.0, 60.0))
 

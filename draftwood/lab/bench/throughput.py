@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from draftwood.costs.busy import Others, watched
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Completion, Finished, Request
 from draftwood.errors import DraftwoodError
@@ -196,15 +197,29 @@ class _User:
 
 @dataclass(frozen=True)
 class Pass:
-    """The answered prompts of one pass of a method, and its duration."""
+    """The answered prompts of one pass of a method, its duration, and the load by others."""
 
     served: Sequence[Served]
     duration: float
+    others: Others | None = None
 
     @property
     def speed(self) -> float:
         """Tokens per second of all users."""
         return sum(each.count for each in self.served) / self.duration
+
+
+def timed_pass(
+    engine: Engine,
+    items: Sequence[Item],
+    contexts: Contexts,
+    decoding: Decoding,
+    concurrency: int,
+) -> Pass:
+    """A pass in which an engine answers the items; see :func:`serve`."""
+    with watched() as near:
+        served, duration = serve(engine, items, contexts, decoding, concurrency)
+    return Pass(served, duration, near.others)
 
 
 def of_passes(

@@ -134,7 +134,7 @@ def throughput(
     from draftwood.lab.bench.provenance import provenance
     from draftwood.lab.bench.runs import frozen_heap, items
     from draftwood.lab.bench.settings import Settings
-    from draftwood.lab.bench.throughput import Pass, in_turn, of_passes, serve, timed_pass
+    from draftwood.lab.bench.throughput import in_turn, of_passes, serve, timed_pass
 
     memory_bytes(memory)  # before the model is loaded
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)

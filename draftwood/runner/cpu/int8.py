@@ -74,30 +74,58 @@ class Int8Linear(PatchedForward):
         self.module = module
         self.weight = weight
         self._parameters = module._parameters
-        self._held = module._parameters["weight"]
-        self._linear = RowsLinear(weight.numbers, weight.scales, module.weight.dtype)
+        self._read(module._parameters["weight"], weight)
         self._end = _MOST * module.in_features
         super().__init__(module)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if (
-            x.numel() < self._end
-            and not torch.is_grad_enabled()
-            and self._parameters.get("weight") is self._held
-        ):
+        if x.numel() < self._end and not torch.is_grad_enabled() and self._unchanged():
             found = self._linear.product(x, self._parameters.get("bias"))
             if found is not None:
                 return found
         return nn.Linear.forward(self.module, x)
 
     def refresh(self) -> None:
-        """Read the weight again if it was replaced."""
-        if self._parameters.get("weight") is self._held:
+        """Read the weight again if it was replaced or moved, or its scales were changed."""
+        if self._unchanged():
             return
-        found = int8_weight(self._parameters.get("weight"))
-        if found is not None:
-            self._held, self.weight = self._parameters["weight"], found
-            self._linear = RowsLinear(found.numbers, found.scales, self.module.weight.dtype)
+        held = self._parameters.get("weight")
+        found = int8_weight(held)
+        if found is None:
+            return
+        if self._here(held) == self._place:
+            # Where they are, as fused layers have their address.
+            with torch.inference_mode():
+                self.weight.scales.copy_(found.scales)
+            self._version = _changes(held)
+        else:
+            self._read(held, found)
+
+    def _read(self, held: Any, weight: Int8Weight) -> None:
+        self.weight, self._place, self._version = weight, self._here(held), _changes(held)
+        self._held = held
+        self._linear = RowsLinear(weight.numbers, weight.scales, held.dtype)
+
+    @staticmethod
+    def _here(held: Any) -> tuple[int, int, int]:
+        """Which weight it is, and where its numbers and its scales are.
+
+        They may move within the weight, as into memory of several processes.
+        """
+        return id(held), held.qdata.data_ptr(), held.scale.data_ptr()
+
+    def _unchanged(self) -> bool:
+        held = self._parameters.get("weight")
+        try:
+            return self._here(held) == self._place and _changes(held) == self._version
+        except AttributeError:  # it is not quantised any more
+            return False
+
+
+def _changes(weight: Any) -> int:
+    """How often the scales of a weight were changed where they are; they may have been copied."""
+    scale = weight.scale
+    return 0 if scale.is_inference() else scale._version
 
 
 def patch_int8(model: nn.Module) -> list[Int8Linear]:

@@ -24,7 +24,7 @@ from draftwood.runner.cpu.layouts import ROWS
 from draftwood.runner.cpu.norms import FusedNorm
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.cpu.stack import LayerStack, Passed, StackShape, changed, supported
-from draftwood.runner.cpu.watched import Watched, place
+from draftwood.runner.cpu.watched import Place, Watched, place
 from draftwood.runner.decoder_layers import ATTENTION, MLP, decoder_layer
 from draftwood.runner.layer_forward import LayerForward
 from draftwood.runner.norm_formulas import early
@@ -295,9 +295,9 @@ class FusedLayer(LayerForward):
             dtype is torch.bfloat16,
         )
         self.address = ctypes.addressof(self._layer)
-        # Their numbers are read where they were, and known by the parameters' identity.
+        # Known by the parameters' identity; scales may be copies.
         self._kept = [
-            linear.module._parameters["weight"]
+            (linear.module._parameters["weight"], linear.weight)
             for linear in parts.linears
             if isinstance(linear, Int8Linear)
         ]
@@ -388,7 +388,7 @@ class FusedLayer(LayerForward):
         return y
 
 
-def _weight(linear: PackedLinear | Int8Linear) -> tuple[int | None, int | None]:
+def _weight(linear: PackedLinear | Int8Linear) -> tuple[Place, int | None]:
     """Addresses of a linear's weight and of its scales."""
     if isinstance(linear, Int8Linear):
         return linear.weight.numbers.data_ptr(), linear.weight.scales.data_ptr()

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -14,6 +15,13 @@ CAPTURING = "transformers.utils.output_capturing"
 
 They do nothing unless attentions are asked for, and fused attention has none to give.
 """
+
+Place: TypeAlias = int | tuple[int, ...] | None
+"""Where a parameter is in memory, see :func:`place_of`; None if there is none."""
+
+_PARTS = ("qdata", "scale")
+"""Attributes of torchao's weights that hold their numbers and their scales."""
+_PARTS_OF = [*map(attrgetter, _PARTS)]
 
 
 def acts(hook: Any) -> bool:
@@ -26,16 +34,24 @@ def acting(hooks: Mapping[int, Any]) -> bool:
     return any(map(acts, hooks.values()))
 
 
-def place(parameters: dict[str, nn.Parameter | None], name: str) -> int | None:
+def place(parameters: dict[str, nn.Parameter | None], name: str) -> Place:
     """Where a parameter is in memory; None if there is none."""
     # Past a dictionary that restores a packed weight.
     found = dict.get(parameters, name)
     return None if found is None else place_of(found)
 
 
-def place_of(parameter: torch.Tensor) -> int:
-    """Where a parameter is in memory; its id if it is put together from others, as quantised."""
-    return parameter.data_ptr() or id(parameter)
+def place_of(parameter: torch.Tensor) -> int | tuple[int, ...]:
+    """Where a parameter is in memory.
+
+    One that is put together from others, as quantised, has no address: its id, and where its
+    numbers and its scales are. These may move while it stays, as into memory of several processes.
+    """
+    address = parameter.data_ptr()
+    if address:
+        return address
+    parts = [getattr(parameter, name, None) for name in _PARTS]
+    return id(parameter), *(each.data_ptr() for each in parts if isinstance(each, torch.Tensor))
 
 
 @dataclass
@@ -53,7 +69,7 @@ class Watched:
     children: list[tuple[dict[str, Any], str, nn.Module | None]]
     forwards: list[tuple[dict[str, Any], Any]]
     methods: list[tuple[nn.Module, Callable[..., Any]]]
-    places: list[tuple[dict[str, Any], str, int | None]]
+    places: list[tuple[dict[str, Any], str, Place]]
     hooks: list[Mapping[int, Any]]
 
     def __post_init__(self) -> None:
@@ -62,15 +78,21 @@ class Watched:
         self._modules, self._methods = _columns(self.methods, 2)
         absent: list[Any] = []
         addressed: list[Any] = []
+        quantised: list[Any] = []
         others: list[Any] = []
         for row in self.places:
-            found = dict.get(row[0], row[1])
-            if found is None:
+            known = row[2]
+            if known is None:
                 absent.append(row)
+            elif isinstance(known, int):
+                addressed.append(row)
+            elif len(known) == 1 + len(_PARTS):
+                quantised.append((*row[:2], *known))
             else:
-                (addressed if found.data_ptr() == row[2] else others).append(row)
-        # Most parameters have an address, or are not there: no call of Python's for each.
+                others.append(row)
+        # No call of Python's for each parameter, except for rare ones.
         self._addressed, self._others = _columns(addressed, 3), others
+        self._quantised = _columns(quantised, 3 + len(_PARTS))
         self._absent = _columns(absent, 3)
         self._looked = self._unhooked_until = -1
 
@@ -117,10 +139,18 @@ class Watched:
 
     def _same_addresses(self) -> bool:
         parameters, names, addresses = self._addressed
+        owners, own_names, ids, *parts = self._quantised
         try:
             found: Iterator[Any] = map(dict.get, parameters, names)
-            return [*map(torch.Tensor.data_ptr, found)] == addresses
-        except TypeError:  # one was taken out, and None has no address
+            if [*map(torch.Tensor.data_ptr, found)] != addresses:
+                return False
+            weights: list[Any] = [*map(dict.get, owners, own_names)]
+            return [*map(id, weights)] == ids and all(
+                [*map(torch.Tensor.data_ptr, map(part, weights))] == known
+                for part, known in zip(_PARTS_OF, parts, strict=True)
+            )
+        # One was taken out, and None has no address; or it has no parts any more.
+        except (TypeError, AttributeError):
             return False
 
 

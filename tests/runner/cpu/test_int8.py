@@ -1,5 +1,6 @@
 """Linears that torchao quantised to int8: the kernel's product, its use, and whole models."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -109,6 +110,63 @@ def test_the_kernel_is_used_for_few_rows_of_the_weight_that_it_knows(
     assert own == [64, 3, 3]
 
 
+def shared(weight: Any) -> None:
+    """Move a weight as sending it to another process does: the old memory is free then."""
+    weight.qdata.share_memory_()
+    weight.scale.share_memory_()
+
+
+def swapped(weight: Any) -> None:
+    """Put other tensors into the same parameter."""
+    other: Any = quantised(nn.Sequential(nn.Linear(weight.shape[1], weight.shape[0])))
+    taken = other[0]._parameters.pop("weight")
+    torch.utils.swap_tensors(weight, taken)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("move", [shared, swapped])
+def test_a_weight_that_moves_within_its_parameter_is_read_where_it_is(
+    move: Callable[[Any], None],
+) -> None:
+    model: Any = quantised(nn.Sequential(nn.Linear(32, 32)))
+    [patched] = patch_int8(model)
+    linear, x = model[0], drawn(3, 32)
+    with torch.no_grad():
+        linear(x)
+        move(linear.weight)
+        linear.weight.qdata.neg_()
+        expected = nn.Linear.forward(linear, x)
+        torch.testing.assert_close(linear(x), expected)
+        patched.refresh()
+        found = patched._linear.product(x, linear.bias)
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_weight_that_is_quantised_no_more_is_read_by_its_own_forward() -> None:
+    model: Any = quantised(nn.Sequential(nn.Linear(32, 32)))
+    [patched] = patch_int8(model)
+    linear, x = model[0], drawn(3, 32)
+    linear.weight = nn.Parameter(drawn(32, 32))
+    with torch.no_grad():
+        patched.refresh()
+        assert torch.equal(linear(x), nn.Linear.forward(linear, x))
+
+
+def test_scales_that_are_changed_in_place_are_read_again_into_the_same_memory() -> None:
+    """Those in bfloat16 are copied, and fused layers have the copy's address."""
+    model: Any = quantised(nn.Sequential(nn.Linear(32, 32)).to(torch.bfloat16))
+    [patched] = patch_int8(model)
+    linear, x = model[0], drawn(3, 32, dtype=torch.bfloat16)
+    place = patched.weight.scales.data_ptr()
+    with torch.no_grad():
+        linear.weight.scale.mul_(2)
+        expected = nn.Linear.forward(linear, x)
+        torch.testing.assert_close(linear(x), expected)
+        patched.refresh()
+        found = patched._linear.product(x, linear.bias)
+        torch.testing.assert_close(found, expected, rtol=0, atol=0.02)
+    assert patched.weight.scales.data_ptr() == place
+
+
 def test_other_weights_are_left_alone() -> None:
     assert int8_weight(nn.Linear(8, 8).weight) is None
     assert patch_int8(quantised(nn.Sequential(nn.Linear(32, 32)), activations=True)) == []
@@ -139,6 +197,24 @@ def test_a_quantised_model_decodes_as_it_does_plainly() -> None:
     runner.detach()
     plain = attach(model, packing=False)
     assert Engine(plain, "ar").generate(request)[0].tokens == changed
+    plain.detach()
+
+
+@pytest.mark.parametrize("move", [shared, swapped])
+def test_a_model_whose_weights_move_within_their_parameters_decodes_as_it_does_plainly(
+    move: Callable[[Any], None],
+) -> None:
+    model: Any = quantised(tiny_llama())
+    runner = attach(model)
+    request = [Request([5, 6, 7, 5, 6, 7, 5, 6], max_new_tokens=20)]
+    before = Engine(runner, "ar").generate(request)[0].tokens
+    for layer in model.model.layers:
+        move(layer.mlp.up_proj.weight)
+        layer.mlp.up_proj.weight.qdata.neg_()
+    found = Engine(runner, "ar").generate(request)[0].tokens
+    runner.detach()
+    plain = attach(model, packing=False)
+    assert Engine(plain, "ar").generate(request)[0].tokens == found != before
     plain.detach()
 
 

@@ -115,6 +115,14 @@ class ForwardPass:
         self._staging = Staging(device)
         self._ramps = Ramps()
 
+    def refresh(self) -> None:
+        """Have fused layers of a CPU read weights that were replaced; linears are refreshed first.
+
+        Between two forwards.
+        """
+        if isinstance(self._fused_layers, FusedLayers):
+            self._fused_layers.refresh()
+
     def lanes(self, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Writable token ids and positions, ``[n]`` each, of the next :meth:`run`."""
         numbers = self._staging.begin(2 * n)

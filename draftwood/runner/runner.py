@@ -155,6 +155,7 @@ class Runner:
             raise DraftwoodError("the model was put into training mode; call model.eval() first")
         for linear in self._packed:
             linear.refresh()
+        self._forward_pass.refresh()
         self._forward_pass.compiled = is_compiled(self.model)
         if self._forward_pass.static is not None:
             self._forward_pass.static.model_state = model_state(self.model)

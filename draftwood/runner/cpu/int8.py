@@ -79,15 +79,23 @@ class Int8Linear(PatchedForward):
         super().__init__(module)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.numel() < self._end and not torch.is_grad_enabled() and self._unchanged():
+        if x.numel() < self._end and not torch.is_grad_enabled() and self.unchanged():
             found = self._linear.product(x, self._parameters.get("bias"))
             if found is not None:
                 return found
         return nn.Linear.forward(self.module, x)
 
+    def unchanged(self) -> bool:
+        """Whether the weight is the one that was read, where it was, with the same scales."""
+        held = self._parameters.get("weight")
+        try:
+            return self._here(held) == self._place and _changes(held) == self._version
+        except AttributeError:  # it is not quantised any more
+            return False
+
     def refresh(self) -> None:
         """Read the weight again if it was replaced or moved, or its scales were changed."""
-        if self._unchanged():
+        if self.unchanged():
             return
         held = self._parameters.get("weight")
         found = int8_weight(held)
@@ -113,13 +121,6 @@ class Int8Linear(PatchedForward):
         They may move within the weight, as into memory of several processes.
         """
         return id(held), held.qdata.data_ptr(), held.scale.data_ptr()
-
-    def _unchanged(self) -> bool:
-        held = self._parameters.get("weight")
-        try:
-            return self._here(held) == self._place and _changes(held) == self._version
-        except AttributeError:  # it is not quantised any more
-            return False
 
 
 def _changes(weight: Any) -> int:

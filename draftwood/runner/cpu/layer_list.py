@@ -33,7 +33,7 @@ class LayerList:
         self._attributes, self._name = owner.__dict__, name
         self.states: dict[int, Tensor] = {}
         self.taps: Sequence[int] = ()
-        self._members = [_Member(layer, self, index) for index, layer in enumerate(layers)]
+        self.call(layers)
         modules: nn.ModuleList = owner._modules[name]  # type: ignore[assignment]
         children = [(modules._modules, key, layer) for key, layer in modules._modules.items()]
         hooks: list[Mapping[int, Any]] = [
@@ -47,6 +47,10 @@ class LayerList:
             hooks=hooks,
         )
         self._modules, self._count = modules._modules, len(children)
+
+    def call(self, layers: Sequence[LayerForward]) -> None:
+        """Have these stand for the layers from now on."""
+        self._members = [_Member(layer, self, index) for index, layer in enumerate(layers)]
 
     def unchanged(self) -> bool:
         """Whether the list holds the layers that it held, and they are called as they were."""

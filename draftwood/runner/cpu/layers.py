@@ -7,6 +7,7 @@ its parts are what they were: not replaced, not moved, without hooks.
 """
 
 import ctypes
+import logging
 from collections.abc import Sequence
 from ctypes import c_double, c_int64, c_void_p
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from draftwood.runner.cpu.watched import Place, Watched, place
 from draftwood.runner.decoder_layers import ATTENTION, MLP, decoder_layer
 from draftwood.runner.layer_forward import LayerForward
 from draftwood.runner.norm_formulas import early
+
+logger = logging.getLogger(__name__)
 
 MOST: Final = {torch.float32: 512, torch.bfloat16: 128}
 """Most rows for which the kernels are used; in bfloat16 they are no faster beyond."""
@@ -83,16 +86,35 @@ class FusedLayers:
     def __init__(
         self, layers: "Sequence[FusedLayer]" = (), listed: LayerList | None = None
     ) -> None:
-        self._layers = layers
-        self._stacks = _stacked(layers)
-        self._watched = Watched.all_of([layer.watched for layer in layers])
-        self.most = min((layer.most for layer in layers), default=0)
+        self._hold(layers)
         self._list = listed
         self._taps: Sequence[int] = ()
         self._few = False
 
     def __len__(self) -> int:
         return len(self._layers)
+
+    def refresh(self) -> None:
+        """Read weights that were replaced where they are now; their linears are refreshed first."""
+        if any_global_hook() or self._watched.unchanged():
+            return
+        refused = [layer.refused for layer in self._layers]
+        layers = [*map(_read_again, self._layers)]
+        lost = sum(layer.refused != r for layer, r in zip(self._layers, refused, strict=True))
+        if lost:
+            logger.info("%d layers run by themselves: no kernel can read their new weights", lost)
+        again = sum(new is not old for new, old in zip(layers, self._layers, strict=True))
+        if again:
+            self._hold(layers)
+            if self._list is not None:
+                self._list.call(layers)
+            logger.info("%d layers are fused again, as their weights were replaced", again)
+
+    def _hold(self, layers: "Sequence[FusedLayer]") -> None:
+        self._layers = layers
+        self._stacks = _stacked(layers)
+        self._watched = Watched.all_of([layer.watched for layer in layers])
+        self.most = min((layer.most for layer in layers), default=0)
 
     def reading(self, taps: Sequence[int], rows: int) -> "FusedLayers":
         """These layers, for a forward of so many rows.
@@ -153,6 +175,7 @@ def _stacked(layers: "Sequence[FusedLayer]") -> "list[tuple[LayerStack, list[Fus
     """Stacks of layers of one shape that follow one another, two or more, with their members."""
     runs: list[list[FusedLayer]] = []
     for layer in layers:
+        layer.stack = None
         last = runs[-1][-1] if runs else None
         if last is None or layer.shape != last.shape or layer.index != last.index + 1:
             runs.append([])
@@ -182,6 +205,20 @@ def fuse_layers(model: nn.Module) -> FusedLayers:
             if _agrees(layer):
                 found.append(layer)
     return FusedLayers(found, layer_list(model, found) if found else None)
+
+
+def _read_again(layer: "FusedLayer") -> "FusedLayer":
+    """A layer with its weights where they are now, if they were replaced and the kernels can."""
+    places = layer.watched.moved()
+    if places is None or places == layer.refused:
+        return layer
+    parts = _parts(layer.module)
+    if parts is not None:
+        found = FusedLayer(layer.module, parts, layer.kernels)
+        if _agrees(found):
+            return found
+    layer.refused = places
+    return layer
 
 
 @dataclass(frozen=True)
@@ -216,8 +253,25 @@ def _parts(module: nn.Module) -> _Parts | None:
         return None
     if not all(isinstance(each, FusedNorm) for each in norms + head_norms):
         return None
+    if not _readable([*linears, *norms, *head_norms]):
+        return None
     every_norm = [*norms, *(head_norms or (None, None))]
     return _Parts(linears, every_norm, layer.attention, layer.mlp, layer.activation)
+
+
+def _readable(patched: Sequence[PackedLinear | Int8Linear | FusedNorm]) -> bool:
+    """Whether the kernels can read all parameters, which are of one dtype."""
+    dtype: Any = patched[0].module.weight.dtype
+    for each in patched:
+        for name, parameter in each.module._parameters.items():
+            if isinstance(each, Int8Linear) and name == "weight":
+                if not each.unchanged() or each.module.weight.dtype is not dtype:
+                    return False
+            elif parameter is not None and not (
+                readable(parameter.data, dtype) and parameter.is_contiguous()
+            ):
+                return False
+    return dtype in MOST
 
 
 def _forward(module: nn.Module | None) -> Any:
@@ -247,14 +301,17 @@ class FusedLayer(LayerForward):
         address: of its ``Layer`` of layers.h.
         stack: of which it is a layer, and
         place: which one.
+        kernels: that run it.
+        refused: where its parameters were when they could not be read anew.
     """
 
     stack: LayerStack | None = None
     place: int = 0
+    refused: tuple[Place, ...] | None = None
 
     def __init__(self, layer: nn.Module, parts: _Parts, compiled: Kernels) -> None:
         self.module = layer
-        self._kernels = compiled
+        self.kernels = compiled
         modules = [part.module for part in (*parts.linears, *parts.norms) if part is not None]
         dtype: torch.dtype = modules[0].weight.dtype  # type: ignore[assignment]
         self.most = min(MOST[dtype], *(linear.high - 1 for linear in parts.linears))
@@ -367,7 +424,7 @@ class FusedLayer(LayerForward):
         queries, keys, values, work = space.split_with_sizes(
             [rows * q, rows * kv, rows * kv, rows * (hidden + 2 * inner)]
         )
-        self._kernels.before_attention(
+        self.kernels.before_attention(
             *(self.address, x.data_ptr(), cos.data_ptr(), sin.data_ptr()),
             cos.numel() // width,
             *(queries.data_ptr(), keys.data_ptr(), values.data_ptr(), work.data_ptr(), rows),
@@ -381,7 +438,7 @@ class FusedLayer(LayerForward):
             query, key, value, passed.mask, self.shape.scale, passed.visibility
         )
         y = torch.empty_like(x)
-        self._kernels.after_attention(
+        self.kernels.after_attention(
             *(self.address, attended.data_ptr(), x.data_ptr(), y.data_ptr(), work.data_ptr()),
             rows,
         )

@@ -108,7 +108,17 @@ class Watched:
         )
 
     def unchanged(self) -> bool:
-        """Whether everything is what it was. Lists of modules and functions compare by identity."""
+        """Whether everything is what it was."""
+        return self._same_modules() and self._same_places()
+
+    def moved(self) -> tuple[Place, ...] | None:
+        """Where the parameters are now, if that alone is not what it was; else None."""
+        if not self._same_modules() or self._same_places():
+            return None
+        return tuple(place(parameters, name) for parameters, name, _ in self.places)
+
+    def _same_modules(self) -> bool:
+        """Whether modules are what they were. Lists of them, or of functions, compare identity."""
         tables, names, children = self._children
         members, forwards = self._forwards
         return (
@@ -116,7 +126,11 @@ class Watched:
             and [*map(dict.get, tables, names)] == children
             and [*map(dict.get, members, repeat("forward"))] == forwards
             and [type(module).forward for module in self._modules] == self._methods
-            and [*map(dict.get, *self._absent[:2])] == self._absent[2]
+        )
+
+    def _same_places(self) -> bool:
+        return (
+            [*map(dict.get, *self._absent[:2])] == self._absent[2]
             and all(place(parameters, name) == known for parameters, name, known in self._others)
             and self._same_addresses()
         )

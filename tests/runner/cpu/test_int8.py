@@ -212,6 +212,7 @@ def test_a_model_whose_weights_move_within_their_parameters_decodes_as_it_does_p
         move(layer.mlp.up_proj.weight)
         layer.mlp.up_proj.weight.qdata.neg_()
     found = Engine(runner, "ar").generate(request)[0].tokens
+    assert runner._forward_pass._fused_layers.direct, "by the kernels again"
     runner.detach()
     plain = attach(model, packing=False)
     assert Engine(plain, "ar").generate(request)[0].tokens == found != before

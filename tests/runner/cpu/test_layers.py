@@ -1,5 +1,6 @@
 """Fused layers compute what the layers do, and step aside where they would not."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP
 
+from draftwood import Engine, Request
 from draftwood.kernels.compiled import _command
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
@@ -18,6 +20,7 @@ from draftwood.runner.cpu.layouts import TRANSPOSED, WHOLE, LayoutChoice
 from draftwood.runner.cpu.norms import fuse_norms
 from draftwood.runner.cpu.packing import pack
 from draftwood.runner.prefill import CHUNK
+from draftwood.runner.runner import Runner
 from tests.factories.model_families import FAMILIES
 
 pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
@@ -320,3 +323,93 @@ def test_another_layout_is_not_fused() -> None:
     model = made()
     pack(model, lambda weights: [WHOLE] * len(weights))
     assert len(fuse_layers(model)) == 0, "the norms are not patched"
+
+
+def replaced(model: Any) -> None:
+    """Give every parameter new memory, with other values."""
+    own = {name: 1.5 * value for name, value in model.state_dict().items()}
+    model.load_state_dict(own, assign=True)
+
+
+def moved(model: Any) -> None:
+    for parameter in model.parameters():
+        parameter.data = 1.5 * parameter.data
+
+
+def biased(model: Any) -> None:
+    for layer in model.model.layers:
+        layer.mlp.up_proj.bias = nn.Parameter(layer.mlp.up_proj.weight[:, 0].detach().clone())
+
+
+def to_attach(dtype: torch.dtype = torch.float32) -> Any:
+    model = made(dtype=dtype)
+    model.set_attn_implementation("sdpa")
+    return model
+
+
+def decoded(runner: Runner) -> tuple[tuple[int, ...], FusedLayers]:
+    """Tokens, and the layers, which tell whether all of them were run by kernels."""
+    [done] = Engine(runner, "ar").generate([Request([5, 6, 7, 5, 6], max_new_tokens=12)])
+    layers = runner._forward_pass._fused_layers
+    assert isinstance(layers, FusedLayers)
+    return done.checked().tokens, layers
+
+
+@pytest.mark.usefixtures("rows_layout")
+@pytest.mark.parametrize("dtype", MOST)
+@pytest.mark.parametrize("change", [replaced, moved, biased])
+def test_layers_are_fused_again_after_their_weights_were_replaced(
+    change: Callable[[Any], None], dtype: torch.dtype, caplog: pytest.LogCaptureFixture
+) -> None:
+    model: Any = to_attach(dtype)
+    runner = attach(model)
+    before, layers = decoded(runner)
+    assert layers.direct
+    change(model)
+    with caplog.at_level(logging.INFO, "draftwood.runner.cpu.layers"):
+        after, layers = decoded(runner)
+        assert layers.direct
+        assert decoded(runner)[0] == after
+    assert caplog.messages == ["2 layers are fused again, as their weights were replaced"]
+    runner.detach()
+    assert decoded(attach(model))[0] == after != before
+
+
+@pytest.mark.usefixtures("rows_layout")
+def test_a_layer_with_a_hook_is_fused_again_when_the_hook_has_gone() -> None:
+    model = to_attach()
+    runner = attach(model)
+    expected, _ = decoded(runner)
+    called = list[int]()
+    hook = model.model.layers[0].mlp.register_forward_hook(lambda *_: called.append(1))
+    moved(model)
+    moved(model.model.layers[1])
+    with_hook, layers = decoded(runner)
+    assert called
+    assert not layers.direct
+    hook.remove()
+    called.clear()
+    found, layers = decoded(runner)
+    assert layers.direct
+    assert not called
+    assert found == with_hook != expected
+
+
+@pytest.mark.usefixtures("rows_layout")
+def test_weights_that_no_kernel_reads_are_the_layers_own(caplog: pytest.LogCaptureFixture) -> None:
+    model = to_attach()
+    runner = attach(model)
+    layer = model.model.layers[1]
+    for weight in (layer.mlp.up_proj.weight, layer.input_layernorm.weight):
+        weight.data = torch.ones(()).expand(weight.shape)
+    with caplog.at_level(logging.INFO, "draftwood.runner.cpu.layers"):
+        found, layers = decoded(runner)
+        assert not layers.direct
+        decoded(runner)
+    said = "1 layers run by themselves: no kernel can read their new weights"
+    assert caplog.messages == [said], "once"
+    for weight in (layer.mlp.up_proj.weight, layer.input_layernorm.weight):
+        weight.data = weight.data.contiguous()
+    again, layers = decoded(runner)
+    assert layers.direct
+    assert again == found

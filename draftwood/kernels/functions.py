@@ -99,12 +99,20 @@ _kept: list[_OpenMP] = []
 """What the kernels point to."""
 
 
+def casts(dtype: torch.dtype) -> bool:
+    """Whether ``torch.autocast`` has products on the CPU computed in another dtype than this."""
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is not dtype
+
+
 def readable(x: Tensor, dtype: torch.dtype) -> bool:
-    """Whether a kernel may read x: it has memory on the CPU, that dtype, and is not traced."""
+    """Whether a kernel may read x: it has memory on the CPU, that dtype, and is neither traced nor
+    to be cast.
+    """
     return (
         type(x) is Tensor
         and x.dtype is dtype
         and x.is_cpu
+        and not casts(dtype)
         and not torch.compiler.is_compiling()
         and not torch.jit._trace.is_tracing()  # type: ignore[no-untyped-call]
     )

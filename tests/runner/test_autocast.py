@@ -7,6 +7,8 @@ import torch
 
 import draftwood
 from draftwood import DraftwoodError, Engine, Request
+from draftwood.runner import attach
+from draftwood.runner.cpu.layouts import LayoutChoice, layouts
 from tests.factories.tiny_llama import tiny_llama
 
 IDS = torch.tensor([[5, 17, 44, 5, 17, 30]])
@@ -39,6 +41,29 @@ def test_autocast_to_the_models_own_dtype_changes_nothing() -> None:
     expected = decoded(model)
     with torch.autocast("cpu", torch.bfloat16):
         assert decoded(model) == expected
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("layout", [*(layout.name for layout in layouts()), "int8"])
+def test_the_models_own_forward_is_cast_as_before(
+    layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: Any = tiny_llama()
+    if layout == "int8":
+        torchao = pytest.importorskip("torchao.quantization")
+        torchao.quantize_(model, torchao.Int8WeightOnlyConfig())
+    chosen = [LayoutChoice(each) for each in layouts() if each.name == layout]
+    monkeypatch.setattr(attach, "cached_layouts", lambda weights, **_: chosen * len(weights))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        expected = model(IDS).logits
+    draftwood.attach(model)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        found = model(IDS).logits
+    # torchao's product has the dtype of its input.
+    cast = torch.float32 if layout == "int8" else torch.bfloat16
+    assert found.dtype is expected.dtype is cast
+    assert torch.equal(found, expected)
+    draftwood.detach(model)
 
 
 def test_a_forward_wrapped_by_accelerate_is_refused() -> None:

@@ -9,7 +9,7 @@ results differ by the rounding of a sum.
 import torch
 from torch import Tensor, nn
 
-from draftwood.kernels.functions import kernels, readable
+from draftwood.kernels.functions import casts, kernels, readable
 from draftwood.runner.norm_formulas import Formula, early, late, norm_of
 from draftwood.runner.patched import PatchedForward
 
@@ -49,7 +49,7 @@ class FusedNorm(PatchedForward):
     def __call__(self, x: Tensor) -> Tensor:
         weight = self._parameters["weight"]
         assert weight is not None
-        if torch.is_grad_enabled() or x.dtype is not weight.dtype:
+        if torch.is_grad_enabled() or x.dtype is not weight.dtype or casts(x.dtype):
             return type(self._module).forward(self._module, x)  # type: ignore[no-any-return]
         if self._kernel is None or not self._takes(x, weight.data):
             return self.formula(x, weight, self.eps)

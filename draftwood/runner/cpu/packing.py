@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import nn
 
+from draftwood.kernels.functions import casts
 from draftwood.runner.cpu.aligned import align
 from draftwood.runner.cpu.layout_cache import cached_layouts
 from draftwood.runner.cpu.layouts import LayoutChoice, Linear, Weight, WeightLayout
@@ -49,8 +50,9 @@ def pack(
         choose: chooses each weight's layout and row counts; by default timed once per machine.
         plain: linears that are left as they are.
 
-    A patched linear uses the plain weight while gradients are recorded, after its weight was read
-    or changed and, if the weight was copied, for row counts at which the layout is slower.
+    A patched linear uses the plain weight while gradients are recorded, under ``torch.autocast`` to
+    another dtype, after its weight was read or changed and, if the weight was copied, for row
+    counts at which the layout is slower.
     """
     packed: list[PackedLinear] = []
     modules = [module for module in _candidates(model) if module not in plain]
@@ -152,6 +154,7 @@ class PackedLinear(PatchedForward):
         if (
             packed is not None
             and not torch.is_grad_enabled()
+            and not casts(packed.weight.dtype)
             and (self._moved or (self._low <= x.numel() < self._high and self._unchanged()))
         ):
             return packed.linear(x, dict.get(self._parameters, "bias"))

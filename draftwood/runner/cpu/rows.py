@@ -38,8 +38,8 @@ class RowsLinear:
         scales: float32 ``[outputs]``, by which int8 weights are multiplied.
         dtype: of ``x``; None: the weight's.
 
-    Tensors that it cannot read, such as those of a compiler or of another dtype, go to
-    ``torch.nn.functional.linear``.
+    Tensors that it cannot read, such as those of a compiler or of another dtype, or under
+    ``torch.autocast`` to another one, go to ``torch.nn.functional.linear``.
     """
 
     def __init__(

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ _SECONDS = 120
 
 @cache
 def library(directory: Path) -> ctypes.CDLL | None:
-    """The library of the C++ files in a directory; None if it cannot be compiled here.
+    """The library of the C++ files in a directory; None if it cannot be compiled or loaded.
 
     The compiler is ``CXX``, or the first of c++, g++ and clang++. The library is cached by sources,
     compiler, flags and processor.
@@ -73,8 +72,8 @@ def library(directory: Path) -> ctypes.CDLL | None:
     except (OSError, ValueError, NotImplementedError, subprocess.TimeoutExpired) as error:
         why = str(error)
     logger.warning(
-        "%s cannot be compiled, so that steps take longer: %s (%s=off: do not try; %s=DIRECTORY: "
-        "another cache directory; CXX: another compiler)",
+        "%s cannot be compiled or loaded, so that steps take longer: %s (%s=off: do not try; "
+        "%s=DIRECTORY: another cache directory; CXX: another compiler)",
         directory.name,
         why,
         VARIABLE,
@@ -157,11 +156,36 @@ def _processor() -> str:
 
 
 def _cached(path: Path) -> ctypes.CDLL | None:
-    """The library at a path; None if there is none that can be loaded."""
-    # One that was cut off, or compiled on a system with other libraries, is compiled again.
-    with suppress(OSError):
-        return ctypes.CDLL(str(path))
+    """The library at a path; None if there is none that can be loaded.
+
+    Raises:
+        OSError: nothing there can be loaded, as code may not be run from there.
+    """
+    if not path.is_file():
+        return None
+    try:
+        return _loaded(path)
+    except OSError:
+        # One that was cut off, or compiled on a system with other libraries, is compiled again.
+        if os.statvfs(path.parent).f_flag & os.ST_NOEXEC:
+            raise
     return None
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
+    """The library at a path, or a copy of it where code may not be run from there."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        first = error
+    try:
+        with tempfile.TemporaryDirectory(prefix="draftwood-") as directory:
+            # Its file may go once it is loaded.
+            found = ctypes.CDLL(str(shutil.copy(path, directory)))
+    except OSError:
+        raise first from None
+    logger.info("a copy of %s is used, which cannot be loaded itself: %s", path, first)
+    return found
 
 
 def _compiled(command: Sequence[str], path: Path) -> ctypes.CDLL:
@@ -179,4 +203,4 @@ def _compiled(command: Sequence[str], path: Path) -> ctypes.CDLL:
             timeout=_SECONDS,
         )
         made.replace(path)
-    return ctypes.CDLL(str(path))
+    return _loaded(path)

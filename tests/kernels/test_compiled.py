@@ -1,7 +1,12 @@
 """Compiled code is cached by all that it depends on; without a compiler there is none."""
 
+import ctypes
+import logging
+import os
 import platform
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,7 +78,7 @@ def test_code_that_does_not_compile_is_named(
 ) -> None:
     (sources / "number.h").write_text("\nnonsense")
     assert library.__wrapped__(sources) is None
-    assert "answer cannot be compiled" in caplog.text
+    assert "answer cannot be compiled or loaded" in caplog.text
     assert "number.h:2" in caplog.text
     assert "error" in caplog.text
     assert "included from" not in caplog.text
@@ -88,6 +93,52 @@ def test_a_library_that_cannot_be_loaded_is_compiled_again(sources: Path, place:
     path.write_bytes(b"")
     assert made(sources)
     assert path.stat().st_size > 0
+
+
+@pytest.fixture
+def refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Directories from which no code can be loaded, as if mounted with ``noexec``."""
+    directories, load = [place], ctypes.CDLL
+
+    def loaded(path: str) -> ctypes.CDLL:
+        if any(Path(path).is_relative_to(directory) for directory in directories):
+            raise OSError(f"{path}: failed to map segment: Operation not permitted")
+        return load(path)
+
+    monkeypatch.setattr(ctypes, "CDLL", loaded)
+    return directories
+
+
+@pytest.mark.usefixtures("refused")
+def test_where_code_may_not_be_run_a_copy_is_loaded(
+    sources: Path, place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, compiled.__name__):
+        assert made(sources)
+    assert "Operation not permitted" in caplog.text
+    (path,) = place.glob("*.so")
+    monkeypatch.setattr(compiled, "_compiled", None)
+    found = library.__wrapped__(sources)
+    assert found is not None
+    assert (found.answer(), Path(found._name).name) == (42, path.name)
+    assert not Path(found._name).exists()
+
+
+def test_where_no_code_may_be_run_it_is_not_compiled_again(
+    sources: Path,
+    refused: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refused.append(Path(tempfile.gettempdir()))
+    flags = SimpleNamespace(f_flag=os.ST_NOEXEC)
+    monkeypatch.setattr(os, "statvfs", lambda _path: flags)
+    assert not made(sources)
+    caplog.clear()
+    monkeypatch.setattr(compiled, "_compiled", None)
+    assert not made(sources)
+    assert "Operation not permitted" in caplog.text
+    assert f"{CACHE_VARIABLE}=DIRECTORY" in caplog.text
 
 
 def test_a_finished_library_needs_no_lock(

@@ -235,6 +235,9 @@ class EngineThread:
             device = self.engine.target.info.device
             if device.type == "cuda" and device.index is not None:
                 torch.cuda.set_device(device)  # of this thread
+            # The kernels use this thread's OpenMP, to which torch gives its number of threads only
+            # when it needs it.
+            torch.get_num_threads()
             while self._receive():
                 if self.engine.busy:
                     self._step()

@@ -1,8 +1,10 @@
 """An engine on a thread of its own: many callers, failures, limits, and its end."""
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import torch
 from draftwood.engine.engine import Engine
 from draftwood.engine.request import Completion, Delta, Event, Finished, Request
 from draftwood.engine.thread import Busy, Closing, EngineThread, Failed, Queued, Report
+from draftwood.kernels.functions import _TORCH, kernels
 from draftwood.methods import method
 from draftwood.tree import TokenTree
 from tests.factories.markov_target import FakeHost, MarkovTarget
@@ -301,3 +304,17 @@ def test_foreign_code_that_fails_ends_nothing(target: Gated) -> None:
     assert caller.completion().tokens == target.greedy(PROMPT, 9)
     assert thread.alive
     thread.close()
+
+
+@pytest.mark.skipif(kernels() is None, reason="no kernels")
+def test_kernels_have_torchs_number_of_threads_there_from_the_beginning() -> None:
+    before, found = torch.get_num_threads(), SimpleQueue[int]()
+    openmp = ctypes.CDLL(str(_TORCH))
+    torch.set_num_threads(before + 2)
+    try:
+        thread = EngineThread(Engine(MarkovTarget(), method("ar")))
+        thread._inbox.put(lambda: found.put(openmp.omp_get_max_threads()))
+        assert found.get(timeout=20) == before + 2
+        thread.close()
+    finally:
+        torch.set_num_threads(before)

@@ -81,8 +81,11 @@ class Kernels:
 def kernels() -> Kernels | None:
     """The kernels, compiled now if need be; None if this machine cannot compile or run them."""
     openmp = _openmp()
-    found = None if openmp is None else library(SOURCES)
-    if openmp is None or found is None:
+    if isinstance(openmp, str):
+        logger.info("kernels: not used, as %s", openmp)
+        return None
+    found = library(SOURCES)
+    if found is None:
         return None
     _kept.append(openmp)
     own = functions(found, _ARGUMENTS, {"draw": c_int64})
@@ -118,20 +121,29 @@ def readable(x: Tensor, dtype: torch.dtype) -> bool:
     )
 
 
-def torch_functions(*names: str) -> list[Function] | None:
-    """Functions of PyTorch's library for the CPU, or of those that it depends on; None if it lacks
-    one of them.
+def torch_functions(*names: str) -> list[Function]:
+    """Functions of PyTorch's library for the CPU, or of those that it depends on.
+
+    Raises:
+        OSError: the library is not where PyTorch's packages have it, or cannot be loaded.
+        AttributeError: it lacks one of them; the message says which.
     """
+    loaded = ctypes.CDLL(str(_TORCH))
+    return [getattr(loaded, name) for name in names]
+
+
+def lacking() -> str:
+    """What the kernels lack of PyTorch, a clause; empty if nothing."""
+    found = _openmp()
+    return found if isinstance(found, str) else ""
+
+
+def _openmp() -> _OpenMP | str:
+    """The OpenMP library of PyTorch; a clause if it is not GNU's or compatible."""
     try:
-        loaded = ctypes.CDLL(str(_TORCH))
-        return [getattr(loaded, name) for name in names]
-    except (OSError, AttributeError):
-        return None
-
-
-def _openmp() -> _OpenMP | None:
-    """The OpenMP library of PyTorch; None if it is not GNU's or compatible."""
-    functions = torch_functions(*_OPENMP_FUNCTIONS)
-    if functions is None:
-        return None
+        functions = torch_functions(*_OPENMP_FUNCTIONS)
+    except OSError as error:
+        return f"PyTorch's library for the CPU cannot be loaded: {error}"
+    except AttributeError as error:
+        return f"PyTorch's OpenMP is neither GNU's nor like it: {error}"
     return _OpenMP(*(ctypes.cast(each, c_void_p).value for each in functions))

@@ -1,10 +1,13 @@
 """With a compiler there are kernels, which run in PyTorch's threads and read only what they can."""
 
 import ctypes
+import logging
+from pathlib import Path
 
 import pytest
 import torch
 
+from draftwood.kernels import functions
 from draftwood.kernels.compiled import _command
 from draftwood.kernels.functions import _TORCH, kernels, readable
 from draftwood.runner.cpu.layouts import ROWS, layouts
@@ -27,6 +30,26 @@ def test_they_run_in_pytorchs_threads() -> None:
             assert ctypes.CDLL(str(_TORCH)).omp_get_max_threads() == threads
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("lacks", ["library", "OpenMP"])
+def test_without_pytorchs_openmp_there_are_none_and_the_reason_is_logged(
+    lacks: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if lacks == "library":
+        monkeypatch.setattr(functions, "_TORCH", tmp_path / "libtorch_cpu.so")
+        reason = f"cannot be loaded: {tmp_path / 'libtorch_cpu.so'}"
+    else:
+        monkeypatch.setattr(functions, "_OPENMP_FUNCTIONS", ("GOMP_other",))
+        reason = "GOMP_other"
+    with caplog.at_level(logging.INFO, functions.__name__):
+        assert kernels.__wrapped__() is None
+    [said] = caplog.messages
+    assert reason in said
+    assert functions.lacking() in said
 
 
 def test_what_has_no_memory_on_the_cpu_or_another_dtype_is_not_read() -> None:

@@ -17,7 +17,7 @@ from draftwood.engine.memory import readable
 from draftwood.errors import DraftwoodError
 from draftwood.files import CACHE_VARIABLE, cache_directory, check_writable
 from draftwood.kernels.compiled import VARIABLE
-from draftwood.kernels.functions import kernels_version
+from draftwood.kernels.functions import kernels_version, lacking
 from draftwood.lab.bench.provenance import versions
 from draftwood.lab.doctor.finding import Advice, Finding, doctor_command
 from draftwood.lab.free_memory import free_memory
@@ -38,7 +38,7 @@ def machine_findings(device: torch.device, threads: int | None, model: str = "")
     used = threads or torch.get_num_threads()
     if device.type == "cpu":
         found += [threads_finding(used, usable_cores(), model)]
-        found += [kernels_finding(kernels_version(), sys.platform, os.environ, model)]
+        found += [kernels_finding(kernels_version(), sys.platform, os.environ, model, lacking())]
     else:
         compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
         found += [triton_finding(triton_version(), compiler, model)]
@@ -59,7 +59,11 @@ def threads_finding(threads: int, cores: int, model: str = "") -> Finding:
 
 
 def kernels_finding(
-    compiled: str, system: str, environment: Mapping[str, str], model: str = ""
+    compiled: str,
+    system: str,
+    environment: Mapping[str, str],
+    model: str = "",
+    lacking: str = "",
 ) -> Finding:
     """Whether the kernels for a CPU have been compiled.
 
@@ -68,12 +72,17 @@ def kernels_finding(
         system: as ``sys.platform``.
         environment: variables.
         model: for commands; empty: none.
+        lacking: what they lack of PyTorch, a clause; empty: nothing.
     """
     if compiled:
         return Finding("kernels", "compiled for this processor")
     if environment.get(VARIABLE, "").lower() == "off":
         text = f"not used, because {VARIABLE}=off"
         help_ = Advice("let them be used", f"unset {VARIABLE}")
+    elif system.startswith("linux") and lacking:
+        text = f"not used: {lacking}"
+        need = "install PyTorch from its own packages, which have GNU's OpenMP"
+        help_ = Advice(need, "pip install --force-reinstall torch")
     elif system.startswith("linux"):
         text = "not compiled: PyTorch computes instead, in more time"
         need = "install a C++ compiler (g++ 10 or newer, or clang++), or name one that is there"

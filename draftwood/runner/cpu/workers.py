@@ -18,5 +18,8 @@ def end_workers() -> bool:
     Returns:
         Whether torch's OpenMP can do that, and did.
     """
-    found = torch_functions("omp_pause_resource_all")
-    return found is not None and bool(found[0](_SOFT) == 0)
+    try:
+        [pause] = torch_functions("omp_pause_resource_all")
+    except (OSError, AttributeError):
+        return False
+    return bool(pause(_SOFT) == 0)

@@ -33,18 +33,19 @@ def test_more_threads_than_cores_are_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "system", "environment", "state", "words"),
+    ("version", "system", "environment", "lacking", "state", "words"),
     [
-        ("1f", "linux", {}, "ok", "compiled"),
-        ("", "linux", {}, "note", "C++ compiler"),
-        ("", "linux", {VARIABLE: "off"}, "note", f"unset {VARIABLE}"),
-        ("", "darwin", {}, "ok", "none for this system"),
+        ("1f", "linux", {}, "", "ok", "compiled"),
+        ("", "linux", {}, "", "note", "C++ compiler"),
+        ("", "linux", {}, "no OpenMP", "note", "not used: no OpenMP"),
+        ("", "linux", {VARIABLE: "off"}, "no OpenMP", "note", f"unset {VARIABLE}"),
+        ("", "darwin", {}, "no OpenMP", "ok", "none for this system"),
     ],
 )
 def test_kernels(
-    version: str, system: str, environment: dict[str, str], state: str, words: str
+    version: str, system: str, environment: dict[str, str], lacking: str, state: str, words: str
 ) -> None:
-    found = machine.kernels_finding(version, system, environment)
+    found = machine.kernels_finding(version, system, environment, lacking=lacking)
     assert found.state == state
     advice = [part for each in found.advice for part in (each.text, each.command)]
     assert words in " ".join([found.text, *advice])

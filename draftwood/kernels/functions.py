@@ -33,6 +33,7 @@ _ARGUMENTS: Final = {
     "draw": [c_void_p],
     "couple": [c_void_p],
     "top": [c_void_p],
+    "panel": [],
 }
 """The arguments of each function, in the order of its C++."""
 
@@ -60,6 +61,7 @@ class Kernels:
         draw: of draws.h.
         couple: of draws.h.
         top: of top.h.
+        panel: of panels.h.
         openmp: address of what they need to know of PyTorch's OpenMP.
         version: digest of the sources, the compiler, its flags and the processor.
     """
@@ -73,6 +75,7 @@ class Kernels:
     draw: Function
     couple: Function
     top: Function
+    panel: Function
     openmp: int
     version: str
 
@@ -88,7 +91,7 @@ def kernels() -> Kernels | None:
     if found is None:
         return None
     _kept.append(openmp)
-    own = functions(found, _ARGUMENTS, {"draw": c_int64})
+    own = functions(found, _ARGUMENTS, {"draw": c_int64, "panel": c_int64})
     return Kernels(**own, openmp=ctypes.addressof(openmp), version=Path(found._name).stem)
 
 

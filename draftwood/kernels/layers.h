@@ -9,10 +9,11 @@
 #include "team.h"
 
 struct Linear {
-    const void* w;        // [outputs, inputs]
+    const void* w;        // [outputs, inputs], or in panels
     const float* scales;  // [outputs], of an int8 weight; else null
     const void* bias;     // [outputs] or null
     int64_t outputs, inputs;
+    int64_t in_panels;
 };
 
 struct Norm {
@@ -107,7 +108,12 @@ template <class T> void norm(const Norm& norm, const T* x, T* y, Range rows, int
 
 // A thread's part of y = x @ w.T + bias.
 template <class T> void multiply(const Member& member, const Linear& l, const T* x, T* y, int64_t rows) {
-    product_of<T>(l.w, l.scales, l.bias, l.outputs, l.inputs, member.thread, member.threads, x, y, rows);
+    product_of<T>(l.w, l.scales, l.bias, l.outputs, l.inputs, l.in_panels, member.thread, member.threads, x, y, rows);
+}
+
+// The columns that it computes.
+inline Range columns(const Member& member, const Linear& l) {
+    return columns_of(l.outputs, l.in_panels, member.thread, member.threads);
 }
 
 template <class T>
@@ -132,16 +138,17 @@ void after(Member& member, const Layer& l, const T* attended, const T* x, T* y, 
     const int64_t hidden = l.o.outputs, inner = l.gate.outputs;
     T *normed = work, *gate = normed + rows * hidden, *up = gate + rows * inner;
     multiply(member, l.o, attended, y, rows);
-    add(y, x, rows, hidden, member.part(hidden));
+    add(y, x, rows, hidden, columns(member, l.o));
     member.wait();
     norm(l.second, y, normed, member.part(rows), hidden);
     member.wait();
     multiply(member, l.gate, normed, gate, rows);
     multiply(member, l.up, normed, up, rows);
-    activate(gate, up, rows, inner, member.part(inner));
+    if (l.gate.in_panels != l.up.in_panels) member.wait();  // else each thread has the same columns of both
+    activate(gate, up, rows, inner, columns(member, l.gate));
     member.wait();
     multiply(member, l.down, gate, normed, rows);
-    add(y, normed, rows, hidden, member.part(hidden));
+    add(y, normed, rows, hidden, columns(member, l.down));
 }
 
 }  // namespace

@@ -3,10 +3,12 @@
 // A step of decoding multiplies every weight with 1 to 64 rows, so that reading the weight takes most of the time. Here
 // every thread reads its part of the weight from memory once, front to back. Every element of y is summed in one order,
 // whatever the number of rows: a token's result does not depend on the tokens beside it. A weight may be int8 with a
-// scale for each of its rows. One of bfloat16 is multiplied by tiles where the processor has them (tiles.h).
+// scale for each of its rows. One of bfloat16 is multiplied by tiles where the processor has them (tiles.h), and one of
+// float32 may lie in panels (panels.h).
 
 #pragma once
 
+#include "panels.h"
 #include "tiles.h"
 #include "vectors.h"
 
@@ -117,10 +119,17 @@ void part(const Weight<T, S>& weight, int64_t first, int64_t end, const T* x, T*
         }
 }
 
+// Columns of y that one of `threads` threads computes; whole panels, if the weight lies in some.
+inline Range columns_of(int64_t outputs, int64_t in_panels, int64_t thread, int64_t threads) {
+    if (!in_panels) return part_of(outputs, thread, threads);
+    const auto [first, end] = part_of(outputs / PANEL, thread, threads);
+    return {first * PANEL, end * PANEL};
+}
+
 // What one of `threads` threads computes of y = x @ w.T + bias.
 template <class T, class S>
 void product(const Weight<T, S>& weight, int64_t thread, int64_t threads, const T* x, T* y, int64_t rows) {
-    const auto [first, end] = part_of(weight.outputs, thread, threads);
+    const auto [first, end] = columns_of(weight.outputs, 0, thread, threads);
 #if defined(HAS_TILES)
     if constexpr (std::is_same_v<S, bfloat16>) {
         if (tiles_allowed())
@@ -133,12 +142,18 @@ void product(const Weight<T, S>& weight, int64_t thread, int64_t threads, const 
     }
 }
 
-// The same for a weight of T, or of int8 if it has scales.
+// The same for a weight of T, or of int8 if it has scales, or of float32 in panels.
 template <class T>
-void product_of(const void* w, const float* scales, const void* bias, int64_t outputs, int64_t inputs, int64_t thread,
-                int64_t threads, const void* x, void* y, int64_t rows) {
+void product_of(const void* w, const float* scales, const void* bias, int64_t outputs, int64_t inputs,
+                int64_t in_panels, int64_t thread, int64_t threads, const void* x, void* y, int64_t rows) {
     const T *given_bias = static_cast<const T*>(bias), *given = static_cast<const T*>(x);
     T* into = static_cast<T*>(y);
+    if constexpr (HAS_PANELS && std::is_same_v<T, float>) {
+        if (in_panels) {
+            const auto [first, end] = columns_of(outputs, in_panels, thread, threads);
+            return panelled<>({static_cast<const float*>(w), given_bias, outputs, inputs}, first, end, given, into, rows);
+        }
+    }
     if (scales)
         product<T, int8_t>({static_cast<const int8_t*>(w), scales, given_bias, outputs, inputs}, thread, threads, given,
                            into, rows);
@@ -154,6 +169,7 @@ struct Product {
     const void* w;
     const float* scales;  // of int8, else null
     int64_t outputs, inputs;
+    int64_t in_panels;
     int64_t narrow;  // bfloat16, else float32
 };
 
@@ -168,8 +184,8 @@ struct Call {
 
 template <class T> void run_product(const Call& call) {
     const Product& p = *call.product;
-    product_of<T>(p.w, p.scales, call.bias, p.outputs, p.inputs, p.openmp->thread(), p.openmp->threads(), call.x, call.y,
-                  call.rows);
+    product_of<T>(p.w, p.scales, call.bias, p.outputs, p.inputs, p.in_panels, p.openmp->thread(), p.openmp->threads(),
+                  call.x, call.y, call.rows);
 }
 
 void run_products(void* given) {

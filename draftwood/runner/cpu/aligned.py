@@ -9,7 +9,8 @@ header of any length, and nearly every vector of a weight lies in two cache line
 
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Lock
 
 import numpy as np
 import torch
@@ -53,6 +54,33 @@ def align(weights: Iterable[torch.Tensor], others: Iterable[torch.Tensor] = ()) 
             _move(some)
             moved += sum(weight.nbytes for weight in some)
     return moved
+
+
+class Pages:
+    """Gives out memory in large pages, one piece behind the other.
+
+    An array is free when all pieces of it are.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._array: Callable[[], NDArray[np.uint8] | None] = lambda: None
+        self._begin = self._end = 0
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """Bytes that begin at a cache line."""
+        with self._lock:
+            array = self._array()
+            if array is None or self._begin + size > self._end:
+                given = zeros(max(size, _MOST))
+                array = given.base
+                assert array is not None
+                self._array = weakref.ref(array)
+                self._begin = given.ctypes.data - array.ctypes.data
+                self._end = self._begin + given.size
+            found = array[self._begin : self._begin + size]
+            self._begin += -(-size // LINE) * LINE
+            return found
 
 
 def zeros(size: int) -> NDArray[np.uint8]:

@@ -93,6 +93,16 @@ class Int8Linear(PatchedForward):
         except AttributeError:  # it is not quantised any more
             return False
 
+    @property
+    def shape(self) -> torch.Size:
+        """Outputs and inputs."""
+        return self.weight.numbers.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the rows that it multiplies."""
+        return self._dtype
+
     def refresh(self) -> None:
         """Read the weight again if it was replaced or moved, or its scales were changed."""
         if self.unchanged():
@@ -112,6 +122,7 @@ class Int8Linear(PatchedForward):
     def _read(self, held: Any, weight: Int8Weight) -> None:
         self.weight, self._place, self._version = weight, self._here(held), _changes(held)
         self._held = held
+        self._dtype: torch.dtype = held.dtype
         self._linear = RowsLinear(weight.numbers, weight.scales, held.dtype)
 
     @staticmethod

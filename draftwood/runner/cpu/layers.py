@@ -21,7 +21,7 @@ from draftwood.runner.attention import Varlen, Visibility, fused_attention
 from draftwood.runner.cpu.calls import any_global_hook
 from draftwood.runner.cpu.int8 import Int8Linear
 from draftwood.runner.cpu.layer_list import LayerList, layer_list
-from draftwood.runner.cpu.layouts import ROWS
+from draftwood.runner.cpu.layouts import FUSED, PANELS
 from draftwood.runner.cpu.norms import FusedNorm
 from draftwood.runner.cpu.packing import PackedLinear
 from draftwood.runner.cpu.stack import LayerStack, Passed, StackShape, changed, supported
@@ -48,6 +48,7 @@ class _Linear(ctypes.Structure):
         ("bias", c_void_p),
         ("outputs", c_int64),
         ("inputs", c_int64),
+        ("in_panels", c_int64),
     )
 
 
@@ -280,9 +281,9 @@ def _forward(module: nn.Module | None) -> Any:
 
 
 def _reads_rows(linear: object) -> bool:
-    """Whether a linear is multiplied by the kernel, from one row on."""
+    """Whether a linear is multiplied by the kernels, from one row on."""
     return isinstance(linear, Int8Linear) or (
-        isinstance(linear, PackedLinear) and linear.layout is ROWS and linear.low <= 1
+        isinstance(linear, PackedLinear) and linear.layout in FUSED and linear.low <= 1
     )
 
 
@@ -313,7 +314,7 @@ class FusedLayer(LayerForward):
         self.module = layer
         self.kernels = compiled
         modules = [part.module for part in (*parts.linears, *parts.norms) if part is not None]
-        dtype: torch.dtype = modules[0].weight.dtype  # type: ignore[assignment]
+        dtype = parts.linears[0].dtype
         self.most = min(MOST[dtype], *(linear.high - 1 for linear in parts.linears))
         children = [
             (owner._modules, name, child)
@@ -338,13 +339,18 @@ class FusedLayer(LayerForward):
                 hooks for each in every for hooks in (each._forward_hooks, each._forward_pre_hooks)
             ],
         )
-        shapes = [linear.module.weight.shape for linear in parts.linears]
+        shapes = [linear.shape for linear in parts.linears]
         (q, hidden), (kv, _), _, _, (inner, _), _, _ = shapes
         width = int(parts.attention.head_dim)  # type: ignore[arg-type]
         self._layer = _Layer(
             compiled.openmp,
             *(
-                _Linear(*_weight(linear), place(linear.module._parameters, "bias"), *shape)
+                _Linear(
+                    *_weight(linear),
+                    place(linear.module._parameters, "bias"),
+                    *shape,
+                    isinstance(linear, PackedLinear) and linear.layout is PANELS,
+                )
                 for linear, shape in zip(parts.linears, shapes, strict=True)
             ),
             *(_norm(norm) for norm in parts.norms),
@@ -352,11 +358,13 @@ class FusedLayer(LayerForward):
             dtype is torch.bfloat16,
         )
         self.address = ctypes.addressof(self._layer)
-        # Known by the parameters' identity; scales may be copies.
+        # Weights of int8 are known by the parameters' identity, and their scales may be copies.
+        # Panels are let go when another thread reads a weight.
         self._kept = [
-            (linear.module._parameters["weight"], linear.weight)
+            linear.packed
+            if isinstance(linear, PackedLinear)
+            else (linear.module._parameters["weight"], linear.weight)
             for linear in parts.linears
-            if isinstance(linear, Int8Linear)
         ]
         self.index: int = parts.attention.layer_idx  # type: ignore[assignment]
         scale: float = parts.attention.scaling  # type: ignore[assignment]
@@ -449,7 +457,7 @@ def _weight(linear: PackedLinear | Int8Linear) -> tuple[Place, int | None]:
     """Addresses of a linear's weight and of its scales."""
     if isinstance(linear, Int8Linear):
         return linear.weight.numbers.data_ptr(), linear.weight.scales.data_ptr()
-    return place(linear.module._parameters, "weight"), None
+    return linear.packed.data_ptr(), None
 
 
 def _norm(norm: FusedNorm | None) -> _Norm:

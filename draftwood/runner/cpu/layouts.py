@@ -12,6 +12,8 @@ import torch
 from torch.nn.functional import linear as plain_linear
 
 from draftwood.kernels.functions import kernels
+from draftwood.runner.cpu import panels
+from draftwood.runner.cpu.panels import PanelsLinear
 from draftwood.runner.cpu.rows import RowsLinear
 
 Weight: TypeAlias = tuple[torch.Tensor, torch.Tensor | None]
@@ -27,8 +29,8 @@ _GAIN = 0.05
 """Least saving that justifies a layout's memory: share of the plain time, summed over buckets."""
 
 _FUSING = 0.6
-"""What the layout of the kernels may lose against another, summed over buckets: only it lets whole
-layers be fused (:mod:`draftwood.runner.cpu.layers`)."""
+"""What the layouts of the kernels may lose against another, summed over buckets: only they let
+whole layers be fused (:mod:`draftwood.runner.cpu.layers`)."""
 
 _SMALL = 1 << 20
 """Bytes of a weight below which it has that layout in any case: what is timed for so small a
@@ -46,14 +48,30 @@ Linear: TypeAlias = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
 """``(x, bias) -> x @ weight.T + bias``."""
 
 
+def _always(weight: torch.Tensor) -> bool:  # noqa: ARG001
+    return True
+
+
 @dataclass(frozen=True)
 class WeightLayout:
-    """A layout: ``linear(pack(w))(x, bias)`` equals ``x @ w.T + bias`` up to rounding."""
+    """A layout: ``linear(pack(w))(x, bias)`` equals ``x @ w.T + bias`` up to rounding.
+
+    Attributes:
+        name: in files.
+        pack: puts a weight into it.
+        unpack: gives the weight back, bit for bit.
+        linear: multiplies with a weight in it.
+        fits: whether a weight can have it.
+        moved: whether it is for weights that are moved into it only: the kernels that read it do
+            not look whether the weight it was copied from has changed.
+    """
 
     name: str
     pack: Callable[[torch.Tensor], torch.Tensor]
     unpack: Callable[[torch.Tensor], torch.Tensor]
     linear: Callable[[torch.Tensor], Linear]
+    fits: Callable[[torch.Tensor], bool] = _always
+    moved: bool = False
 
     @property
     def stored(self) -> bool:
@@ -99,6 +117,11 @@ PLAIN = WeightLayout("plain", _as_stored, _as_stored, _plain_linear)
 TRANSPOSED = WeightLayout("transposed", _transpose, torch.Tensor.contiguous, _plain_linear)
 BLOCKED = WeightLayout("blocked", _block, _unblock, _blocked_linear)
 ROWS = WeightLayout("rows", _as_stored, _as_stored, RowsLinear)
+PANELS = WeightLayout(
+    "panels", panels.in_panels, panels.out_of_panels, PanelsLinear, panels.fits, moved=True
+)
+FUSED = (ROWS, PANELS)
+"""The layouts that the kernels read, also those of whole layers."""
 
 
 WHOLE = LayoutChoice(ROWS, BUCKETS[0])
@@ -113,7 +136,8 @@ def layouts(weights: Sequence[Weight] = ()) -> list[WeightLayout]:
     """
     dtypes = {weight.dtype for weight, _ in weights} or {torch.float32}
     blocked = [BLOCKED] if all(map(blocked_works, dtypes)) else []
-    return [PLAIN, TRANSPOSED, *blocked, *([ROWS] if kernels() else [])]
+    in_panels = [PANELS] if panels.panel_width() and torch.float32 in dtypes else []
+    return [PLAIN, TRANSPOSED, *blocked, *([ROWS] if kernels() else []), *in_panels]
 
 
 def blocked_works(dtype: torch.dtype) -> bool:
@@ -142,9 +166,7 @@ def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
     """
     sample = timing_sample(weights)
     tried = layouts(weights)
-    linears = {
-        layout: [layout.linear(layout.pack(weight)) for weight, _ in sample] for layout in tried
-    }
+    linears = {layout: [_linear(layout, weight) for weight, _ in sample] for layout in tried}
     ratios = _ratios(linears, sample, BUCKETS)
     chosen: dict[Shape, LayoutChoice | None] = {}
     for shape, of_layouts in ratios.items():
@@ -156,6 +178,12 @@ def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
     for shape, of_layouts in _ratios(linears, sample, PROMPTS).items():
         chosen[shape] = up_to_prompts(chosen[shape], of_layouts)
     return [chosen[_shape(weight)] for weight in weights]
+
+
+def _linear(layout: WeightLayout, weight: torch.Tensor) -> Linear:
+    """The product in a layout; in the plain one, which is then the choice, if it does not fit."""
+    own = layout if layout.fits(weight) else PLAIN
+    return own.linear(own.pack(weight))
 
 
 def up_to_prompts(
@@ -246,7 +274,7 @@ def best_layout(ratios: Mapping[WeightLayout, Sequence[float]]) -> LayoutChoice 
     for layout, timed in ratios.items():
         for first, last in combinations(range(len(timed) + 1), 2):
             gain = sum(1.0 - ratio for ratio in timed[first:last])
-            if layout is ROWS and last - first == len(timed):
+            if layout in FUSED and last - first == len(timed):
                 gain += _FUSING
             if gain > best_gain:
                 best_gain = gain

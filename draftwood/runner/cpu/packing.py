@@ -2,8 +2,9 @@
 
 A step multiplies every weight matrix with 1 to 64 rows. The library behind ``F.linear`` is slow
 there on the stored layout: it re-packs the matrix on every call, or reads it in the wrong order.
-Three ways help, depending on machine and shape: the transpose, oneDNN's blocked format (used by
-inductor's freezing), and compiled code for the stored layout (:mod:`draftwood.runner.cpu.rows`).
+Four ways help, depending on machine and shape: the transpose, oneDNN's blocked format (used by
+inductor's freezing), and compiled code for the stored layout (:mod:`draftwood.runner.cpu.rows`) or
+for panels (:mod:`draftwood.runner.cpu.panels`).
 Only the ``forward`` of exact ``nn.Linear`` instances is patched. Names, modules and ``state_dict``
 keys stay.
 
@@ -11,7 +12,8 @@ A weight that only its module references is *moved* into the layout, so packing 
 Reading such a weight from the module restores the plain weight first. The module then computes with
 the plain weight until :meth:`PackedLinear.refresh`. A weight with other references (a tied
 embedding, an optimizer) is copied. The copy is used as long as the weight is unchanged. Compiled
-code needs neither, but weights in large pages (:mod:`draftwood.runner.cpu.aligned`).
+code for the stored layout needs neither, but weights in large pages
+(:mod:`draftwood.runner.cpu.aligned`); it takes the place of panels where a weight cannot be moved.
 """
 
 import logging
@@ -27,7 +29,7 @@ from torch import nn
 from draftwood.kernels.functions import casts
 from draftwood.runner.cpu.aligned import align
 from draftwood.runner.cpu.layout_cache import cached_layouts
-from draftwood.runner.cpu.layouts import LayoutChoice, Linear, Weight, WeightLayout
+from draftwood.runner.cpu.layouts import ROWS, LayoutChoice, Linear, Weight, WeightLayout
 from draftwood.runner.patched import PatchedForward
 
 logger = logging.getLogger(__name__)
@@ -137,7 +139,7 @@ class PackedLinear(PatchedForward):
     """
 
     def __init__(self, module: nn.Linear, choice: LayoutChoice, *, tied: bool) -> None:
-        self._choice = choice
+        self._choice, self._layout = choice, choice.layout
         width = module.in_features
         self._low, self._high = choice.low * width, choice.high * width
         self._tied = tied
@@ -178,7 +180,23 @@ class PackedLinear(PatchedForward):
     @property
     def layout(self) -> WeightLayout:
         """The layout of the packed weight."""
-        return self._choice.layout
+        return self._layout
+
+    @property
+    def packed(self) -> torch.Tensor:
+        """The packed weight; there is one after :meth:`refresh`."""
+        assert self._packed is not None
+        return self._packed.weight
+
+    @property
+    def shape(self) -> torch.Size:
+        """Outputs and inputs."""
+        return self._weight().shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weight."""
+        return self._weight().dtype
 
     @property
     def layout_name(self) -> str:
@@ -217,17 +235,23 @@ class PackedLinear(PatchedForward):
 
     @torch.no_grad()
     def _pack(self) -> None:
-        module, layout = self._module, self.layout
+        module, layout = self._module, self._choice.layout
         with self._lock:
             alone = not self._tied and self._reads < _READS and _holders(module) <= _ONE_HOLDER
             weight = self._weight()
+            moves = alone and weight.grad is None and not layout.stored
+            if layout.moved and not (moves and layout.fits(weight)):
+                layout, moves = ROWS, False
             packed = layout.pack(weight.detach())
+            moves = moves and torch.equal(layout.unpack(packed), weight)
+            if layout.moved and not moves:  # it holds NaN
+                layout, packed = ROWS, weight.detach()
+            self._layout = layout
             # In this order, so that a concurrent reader always finds a usable state.
             self._version, self._place = weight._version, weight.data_ptr()
             self._packed = _Packed(packed, layout.linear(packed))
             self.packs += 1
-            moves = alone and weight.grad is None and not layout.stored
-            if moves and torch.equal(layout.unpack(packed), weight):
+            if moves:
                 if not isinstance(self._parameters, _RestoringDict):
                     self._parameters = _RestoringDict(self._parameters, self.restore)
                     module.__dict__["_parameters"] = self._parameters

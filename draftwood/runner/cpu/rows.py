@@ -25,6 +25,7 @@ class _Product(ctypes.Structure):
         ("scales", c_void_p),
         ("outputs", c_int64),
         ("inputs", c_int64),
+        ("in_panels", c_int64),
         ("narrow", c_int64),
     )
 
@@ -37,25 +38,34 @@ class RowsLinear:
             is.
         scales: float32 ``[outputs]``, by which int8 weights are multiplied.
         dtype: of ``x``; None: the weight's.
+        shape: outputs and inputs; None: those of ``weight``.
+        in_panels: whether the weight lies in panels (:mod:`draftwood.runner.cpu.panels`).
 
     Tensors that it cannot read, such as those of a compiler or of another dtype, or under
     ``torch.autocast`` to another one, go to ``torch.nn.functional.linear``.
     """
 
     def __init__(
-        self, weight: Tensor, scales: Tensor | None = None, dtype: torch.dtype | None = None
+        self,
+        weight: Tensor,
+        scales: Tensor | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        shape: tuple[int, int] | None = None,
+        in_panels: bool = False,
     ) -> None:
         compiled = kernels()
         assert compiled is not None, "callers ask for the kernels first"
         self._multiply, self._weight, self._scales = compiled.multiply, weight, scales
         self._dtype = dtype or weight.dtype
-        self._outputs, self._inputs = weight.shape
+        self._outputs, self._inputs = shape or weight.shape
         self._product = _Product(
             compiled.openmp,
             weight.data_ptr(),
             None if scales is None else scales.data_ptr(),
             self._outputs,
             self._inputs,
+            in_panels,
             self._dtype is torch.bfloat16,
         )
         self._address = ctypes.addressof(self._product)

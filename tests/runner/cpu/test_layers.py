@@ -22,6 +22,7 @@ from draftwood.runner.cpu.packing import pack
 from draftwood.runner.prefill import CHUNK
 from draftwood.runner.runner import Runner
 from tests.factories.model_families import FAMILIES
+from tests.factories.tiny_llama import tiny_llama
 
 pytestmark = pytest.mark.skipif(_command() is None, reason="no C++ compiler")
 
@@ -39,10 +40,16 @@ class Cache:
         return torch.cat([self.key, key], 2), torch.cat([self.value, value], 2)
 
 
-def made(family: str = "llama", dtype: torch.dtype = torch.float32) -> Any:
-    """A model of random weights, large enough to make every part of a layer count."""
+def made(
+    family: str = "llama", dtype: torch.dtype = torch.float32, inner: int | None = None
+) -> Any:
+    """A model of random weights, large enough to make every part of a layer count.
+
+    ``inner``: width of a Llama's MLP.
+    """
     torch.manual_seed(0)
-    model = FAMILIES[family]().to(dtype)
+    model: Any = tiny_llama(intermediate_size=inner) if inner else FAMILIES[family]()
+    model.to(dtype)
     register("sdpa")
     model.set_attn_implementation(PREFIX + "sdpa")
     with torch.no_grad():

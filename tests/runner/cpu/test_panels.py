@@ -1,0 +1,157 @@
+"""Products with weights in panels equal float64's, whatever the rows beside a row."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from draftwood.protocols import Needs
+from draftwood.runner import attach as attach_module
+from draftwood.runner.attach import attach
+from draftwood.runner.cpu.layers import FusedLayers
+from draftwood.runner.cpu.layouts import PANELS, ROWS, WHOLE, LayoutChoice
+from draftwood.runner.cpu.packing import PackedLinear
+from draftwood.runner.cpu.panels import (
+    PanelsLinear,
+    fits,
+    in_panels,
+    out_of_panels,
+    panel_width,
+)
+from draftwood.tree import tree_of
+from tests.factories.tiny_llama import tiny_llama
+from tests.runner.cpu.test_layers import ALLOWED, fused, given, made
+from tests.runner.cpu.test_packing import freed
+
+pytestmark = pytest.mark.skipif(not panel_width(), reason="no panels for this processor")
+
+CHOICE = LayoutChoice(PANELS, 1)
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("inputs", [1, 7, 100, 127, 128, 129, 576, 2050])
+@pytest.mark.parametrize("outputs", [32, 192])
+@pytest.mark.parametrize("biased", [False, True])
+def test_every_row_is_that_of_a_wider_product(inputs: int, outputs: int, biased: bool) -> None:
+    weight, x = drawn(outputs, inputs), drawn(40, inputs, seed=2)
+    bias = drawn(outputs, seed=1) if biased else None
+    product = PanelsLinear(in_panels(weight))
+    whole = product(x, bias)
+    added = None if bias is None else bias.double()
+    exact = linear(x.double(), weight.double(), added)
+    size = linear(x.double().abs(), weight.double().abs(), None if added is None else added.abs())
+    assert ((whole.double() - exact).abs() <= 1e-6 * size).all()
+    for first, end in [*((0, n) for n in range(1, 40)), (3, 4), (5, 12), (7, 7)]:
+        assert torch.equal(product(x[first:end], bias), whole[first:end])
+
+
+def test_the_number_of_threads_does_not_matter() -> None:
+    product, x, before = PanelsLinear(in_panels(drawn(160, 70))), drawn(30, 70), None
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2, 3, 7):
+            torch.set_num_threads(count)
+            found = product(x, None)
+            assert before is None or torch.equal(found, before)
+            before = found
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_weight_comes_back_bit_for_bit() -> None:
+    for outputs in (32, 96):
+        weight = drawn(outputs, 5)
+        weight[0, :3] = torch.tensor([torch.nan, torch.inf, -0.0])
+        found = out_of_panels(in_panels(weight))
+        assert found.is_contiguous()
+        assert torch.equal(found.view(torch.int32), weight.view(torch.int32))
+    assert fits(weight)
+    assert not fits(drawn(33, 4))
+    assert not fits(weight.bfloat16())
+
+
+def test_what_the_kernel_cannot_read_is_pytorchs() -> None:
+    weight, x = drawn(32, 6), drawn(2, 6)
+    product = PanelsLinear(in_panels(weight))
+
+    class Noted(Tensor):
+        pass
+
+    found = product(x.as_subclass(Noted), None)
+    assert type(found) is Noted
+    torch.testing.assert_close(found.as_subclass(Tensor), x @ weight.T)
+    with pytest.raises(RuntimeError, match="dtype"):
+        product(x.double(), None)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_a_fused_layer_equals_the_layer(family: str) -> None:
+    model = made(family)
+    x, further = given(model, 3)
+    with torch.inference_mode():
+        expected = [layer(x, **further) for layer in model.model.layers]
+        layers = fused(model, CHOICE)
+        assert len(layers) == len(expected)
+        assert freed(model.model.layers[0].mlp.down_proj)
+        with layers:
+            found = [layer(x, **further) for layer in model.model.layers]
+        assert freed(model.model.layers[0].mlp.down_proj), "nothing has read the weight"
+    for one, other in zip(found, expected, strict=True):
+        change = (other - x).abs().max()
+        assert ((one - other).abs() <= ALLOWED[torch.float32] * change).all()
+
+
+def test_a_weight_that_others_hold_stays_as_it_is_stored() -> None:
+    """Then the gate lies in rows and the other input of the activation in panels."""
+    model = made(inner=64)
+    layer = model.model.layers[0]
+    held = layer.mlp.gate_proj.weight
+    x, further = given(model)
+    with torch.inference_mode():
+        expected = layer(x, **further)
+        layers = fused(model, CHOICE)
+        assert [packed(layer.mlp.gate_proj).layout, packed(layer.mlp.up_proj).layout] == [
+            ROWS,
+            PANELS,
+        ]
+        with layers:
+            found = layer(x, **further)
+    change = (expected - x).abs().max()
+    assert ((found - expected).abs() <= ALLOWED[torch.float32] * change).all()
+    with torch.no_grad():
+        held.mul_(2)
+    with torch.inference_mode(), layers:
+        assert not torch.equal(layer(x, **further), found), "a change in place is seen"
+
+
+def packed(module: nn.Module) -> PackedLinear:
+    forward = module.__dict__["forward"]
+    assert isinstance(forward, PackedLinear)
+    return forward
+
+
+def test_a_model_decodes_as_with_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, list[Tensor]] = {}
+    for name, choice in (("rows", WHOLE), ("panels", CHOICE)):
+        monkeypatch.setattr(
+            attach_module, "cached_layouts", lambda w, choice=choice, **_: [choice] * len(w)
+        )
+        model: Any = tiny_llama(layers=3, intermediate_size=64)
+        runner = attach(model)
+        slots = [runner.open(60), runner.open(60)]
+        first = runner.prefill(slots, [[3, 1, 4, 1, 5], [9, 2]], Needs())
+        trees = [tree_of([5, 6, 7, 8], [-1, 0, 0, 1]), tree_of([9], [-1])]
+        rows = runner.forward(slots, trees, Needs())
+        found[name] = [each.logits for each in (*first, *rows)]
+        layers = runner._forward_pass._fused_layers
+        assert isinstance(layers, FusedLayers)
+        assert layers.direct
+        runner.detach()
+        assert all(type(each._parameters) is dict for each in model.modules())
+    for one, other in zip(found["rows"], found["panels"], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

@@ -129,6 +129,33 @@ def test_a_weight_that_others_hold_stays_as_it_is_stored() -> None:
         assert not torch.equal(layer(x, **further), found), "a change in place is seen"
 
 
+def test_weights_that_were_read_are_put_into_panels_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attach_module, "cached_layouts", lambda w, **_: [CHOICE] * len(w))
+    model: Any = tiny_llama(layers=3, intermediate_size=64)
+    runner = attach(model, self_test=False)
+    layers = runner._forward_pass._fused_layers
+    assert isinstance(layers, FusedLayers)
+    up, tree = model.model.layers[1].mlp.up_proj, tree_of([5, 6], [-1, 0])
+    slot = runner.open(60)
+    runner.prefill([slot], [[3, 1, 4]], Needs())
+    found = [runner.forward([slot], [tree], Needs())[0].logits]
+    assert layers.direct
+    sum(parameter.numel() for parameter in model.parameters())
+    assert not freed(up)
+    found.append(runner.forward([slot], [tree], Needs())[0].logits)
+    assert not layers.direct
+    runner.release(slot)
+    slot = runner.open(60)
+    assert freed(up)
+    runner.prefill([slot], [[3, 1, 4]], Needs())
+    found.append(runner.forward([slot], [tree], Needs())[0].logits)
+    assert layers.direct
+    assert torch.equal(found[0], found[2])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-4)
+
+
 def packed(module: nn.Module) -> PackedLinear:
     forward = module.__dict__["forward"]
     assert isinstance(forward, PackedLinear)

@@ -254,25 +254,27 @@ def _parts(module: nn.Module) -> _Parts | None:
         return None
     if not all(isinstance(each, FusedNorm) for each in norms + head_norms):
         return None
-    if not _readable([*linears, *norms, *head_norms]):
+    if not _readable(linears, [*norms, *head_norms]):
         return None
     every_norm = [*norms, *(head_norms or (None, None))]
     return _Parts(linears, every_norm, layer.attention, layer.mlp, layer.activation)
 
 
-def _readable(patched: Sequence[PackedLinear | Int8Linear | FusedNorm]) -> bool:
+def _readable(linears: Sequence[PackedLinear | Int8Linear], norms: Sequence[FusedNorm]) -> bool:
     """Whether the kernels can read all parameters, which are of one dtype."""
-    dtype: Any = patched[0].module.weight.dtype
-    for each in patched:
-        for name, parameter in each.module._parameters.items():
-            if isinstance(each, Int8Linear) and name == "weight":
-                if not each.unchanged() or each.module.weight.dtype is not dtype:
-                    return False
-            elif parameter is not None and not (
-                readable(parameter.data, dtype) and parameter.is_contiguous()
-            ):
-                return False
-    return dtype in MOST
+    dtype = linears[0].dtype
+    quantised = [each for each in linears if isinstance(each, Int8Linear)]
+    given = [each.packed for each in linears if isinstance(each, PackedLinear)]
+    for each in (*linears, *norms):
+        # Past a dictionary that restores a packed weight.
+        for name, parameter in dict.items(each.module._parameters):
+            if parameter is not None and (name != "weight" or isinstance(each, FusedNorm)):
+                given.append(parameter.data)
+    return (
+        dtype in MOST
+        and all(each.dtype is dtype and each.unchanged() for each in quantised)
+        and all(x is not None and readable(x, dtype) and x.is_contiguous() for x in given)
+    )
 
 
 def _forward(module: nn.Module | None) -> Any:
@@ -457,6 +459,7 @@ def _weight(linear: PackedLinear | Int8Linear) -> tuple[Place, int | None]:
     """Addresses of a linear's weight and of its scales."""
     if isinstance(linear, Int8Linear):
         return linear.weight.numbers.data_ptr(), linear.weight.scales.data_ptr()
+    assert linear.packed is not None, "callers look at it first"
     return linear.packed.data_ptr(), None
 
 

@@ -183,10 +183,9 @@ class PackedLinear(PatchedForward):
         return self._layout
 
     @property
-    def packed(self) -> torch.Tensor:
-        """The packed weight; there is one after :meth:`refresh`."""
-        assert self._packed is not None
-        return self._packed.weight
+    def packed(self) -> torch.Tensor | None:
+        """The packed weight; None from when the weight was read or changed to :meth:`refresh`."""
+        return None if self._packed is None else self._packed.weight
 
     @property
     def shape(self) -> torch.Size:

@@ -141,17 +141,17 @@ def test_weights_that_were_read_are_put_into_panels_again(
     slot = runner.open(60)
     runner.prefill([slot], [[3, 1, 4]], Needs())
     found = [runner.forward([slot], [tree], Needs())[0].logits]
-    assert layers.direct
+    assert layers.__dict__["direct"]
     sum(parameter.numel() for parameter in model.parameters())
     assert not freed(up)
     found.append(runner.forward([slot], [tree], Needs())[0].logits)
-    assert not layers.direct
+    assert not layers.__dict__["direct"]
     runner.release(slot)
     slot = runner.open(60)
     assert freed(up)
     runner.prefill([slot], [[3, 1, 4]], Needs())
     found.append(runner.forward([slot], [tree], Needs())[0].logits)
-    assert layers.direct
+    assert layers.__dict__["direct"]
     assert torch.equal(found[0], found[2])
     torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-4)
 

@@ -111,6 +111,10 @@ void part(const Weight<T, S>& weight, int64_t first, int64_t end, const T* x, T*
     int64_t o = first;
     for (; o + BLOCK <= end; o += BLOCK)
         BLOCKS.by_rows[each - 1](weight, o, x, y, rows, turns, o + 2 * BLOCK > end);
+    if (o < end && o > first) {  // a last block, which finds some of the one before once more
+        BLOCKS.by_rows[each - 1](weight, end - BLOCK, x, y, rows, turns, true);
+        o = end;
+    }
     for (; o < end; o++)
         for (int64_t m = 0; m < rows; m++) {
             float found[SUMS<1>];

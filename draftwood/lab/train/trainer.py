@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -124,6 +125,10 @@ class Trainer:
 
         Args:
             on_step: called with the updates made and the last loss in nats per token.
+
+        Raises:
+            DraftwoodError: the loss or the gradients of an update are not finite. Nothing is saved
+                then: the last checkpoint stays.
         """
         end = self.recipe.steps
         if stop_after is not None:
@@ -181,7 +186,13 @@ class Trainer:
                     parameter.grad = gradient * share
                 else:
                     parameter.grad.add_(gradient, alpha=share)
-        torch.nn.utils.clip_grad_norm_(self._parameters, _CLIP)
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, _CLIP).item()
+        if not (math.isfinite(total) and math.isfinite(norm)):
+            raise DraftwoodError(
+                f"training diverged at update {self.step + 1}: its loss is {total:g}, its gradient "
+                f"norm {norm:g}. {self._directory} keeps its last checkpoint, if it has one; name "
+                "another --out and give lower --muon-rate and --adam-rate, or a longer --warmup."
+            )
         factor = recipe.rate(self.step)
         for optimiser, peak in self._optimisers:
             for group in optimiser.param_groups:
@@ -235,7 +246,7 @@ class Trainer:
             "wall_s": round(self.wall_seconds, 1),
             "cpu_s": round(self.cpu_seconds, 1),
         }
-        log.write(json.dumps(line) + "\n")
+        log.write(json.dumps(line, allow_nan=False) + "\n")
         log.flush()
 
 

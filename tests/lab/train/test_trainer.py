@@ -163,6 +163,28 @@ def test_a_run_can_be_shortened_but_not_changed(
         text_trainer(tmp_path, domains, replace(RECIPE, muon_rate=0.1))
 
 
+@pytest.mark.parametrize("factor", [float("nan"), float("inf")])
+def test_a_run_that_diverges_keeps_its_last_checkpoint(
+    factor: float, tmp_path: Path, domains: tuple[Domain, ...]
+) -> None:
+    text_trainer(tmp_path, domains).run(stop_after=2)
+    saved = (tmp_path / "checkpoint.pt").read_bytes()
+    batches = Batches(domains, MIXTURE, LENGTH, RECIPE.seed)
+    model = new_model(SHAPE, VOCABULARY, RECIPE.seed)
+    usual = TextLoss(model, RECIPE)
+
+    def loss(given: torch.Tensor, wanted: torch.Tensor, step: int) -> torch.Tensor:
+        found = usual(given, wanted, step)
+        return found * factor if step == 9 else found
+
+    run = Trainer(tmp_path, model, RECIPE, batches, {"note": 1}, loss)
+    with pytest.raises(DraftwoodError, match=r"at update 10: its loss is (nan|inf)"):
+        run.run()
+    assert (tmp_path / "checkpoint.pt").read_bytes() == saved
+    assert (tmp_path / "log.jsonl").read_text() == ""
+    assert all(weight.isfinite().all() for weight in model.state_dict().values())
+
+
 def test_a_signal_stops_at_the_next_update(tmp_path: Path, domains: tuple[Domain, ...]) -> None:
     before = signal.getsignal(signal.SIGTERM)
 

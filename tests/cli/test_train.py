@@ -1,7 +1,9 @@
 """``draftwood train`` from end to end on a toy corpus, and what it refuses before working."""
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from click.testing import CliRunner, Result
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer
 
 from draftwood import Engine, Request, models
+from draftwood.cli import main
 from draftwood.cli.train import train
 from draftwood.drafters.dflash.checkpoint import load_dflash
 from draftwood.drafters.eagle3.checkpoint import load_head
@@ -182,6 +185,29 @@ def test_a_target_is_named_and_paused_training_resumed(
     run("target", corpus, tmp_path, f"{TARGET} --seed 9")
     with pytest.raises(DraftwoodError, match=r"another run \(target '\w+' there, '\w+' here\)"):
         invoke("eagle3", corpus, tmp_path, HEAD)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_command_with_its_code_after_a_checkpoint(
+    number: signal.Signals,
+    code: int,
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    update = Trainer._update
+
+    def signalled(self: Trainer) -> float:
+        os.kill(os.getpid(), number)
+        return update(self)
+
+    monkeypatch.setattr(Trainer, "_update", signalled)
+    words = ["train", "target", "--data", str(corpus), "--out", str(tmp_path), *TARGET.split()]
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == code
+    assert (tmp_path / "target" / "checkpoint.pt").is_file()
+    assert not (tmp_path / "target" / "model").exists()
 
 
 @pytest.mark.parametrize("what", ["draft", "eagle3"])

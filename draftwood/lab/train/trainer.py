@@ -70,6 +70,11 @@ class Trainer:
         workers: parts of a batch processed in parallel, each on one CPU thread. They wait for each
             other once per update, not in each operation, which is twice as fast on a busy machine.
         muon_dtype: see :class:`draftwood.lab.train.muon.Muon`.
+
+    Attributes:
+        step: updates so far.
+        stopped_by: number of the signal that interrupted the last run; None if none did.
+        wall_seconds, cpu_seconds: time of the updates.
     """
 
     def __init__(
@@ -109,6 +114,7 @@ class Trainer:
             ),
         ]
         self.step = 0
+        self.stopped_by: int | None = None
         self.wall_seconds = 0.0
         self.cpu_seconds = 0.0
         self._resume()
@@ -135,7 +141,7 @@ class Trainer:
             end = min(end, self.step + stop_after)
         losses: list[float] = []
         with _stop_signal() as stopping, (self._directory / "log.jsonl").open("a") as log:
-            while self.step < end and not stopping():
+            while self.step < end and stopping() is None:
                 wall, cpu = time.perf_counter(), time.process_time()
                 losses.append(self._update())
                 self.step += 1
@@ -149,6 +155,7 @@ class Trainer:
                 if self.step % checkpoint_every == 0 and self.step < end:
                     self._save()
         self._save()
+        self.stopped_by = stopping()
         if self.step >= self.recipe.steps:
             return RunEnd.FINISHED
         return RunEnd.PAUSED if self.step >= end else RunEnd.INTERRUPTED
@@ -251,12 +258,13 @@ class Trainer:
 
 
 @contextmanager
-def _stop_signal() -> Iterator[Callable[[], bool]]:
-    stopped = False
+def _stop_signal() -> Iterator[Callable[[], int | None]]:
+    """Within the block, a signal is only kept: its number, or None, is what the value returns."""
+    stopped: int | None = None
 
     def stop(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
         nonlocal stopped
-        stopped = True
+        stopped = signum
 
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, stop) for number in numbers]

@@ -1,6 +1,7 @@
 """A run directory: the tokenizer, the cached tokens, and the training of each model."""
 
 import logging
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from draftwood.errors import DraftwoodError
 from draftwood.files import read_json
 from draftwood.lab.bench.provenance import hardware, versions
+from draftwood.lab.bench.stopping import CODE
 from draftwood.lab.train.batches import Batches
 from draftwood.lab.train.corpus import (
     Domain,
@@ -128,7 +130,8 @@ class TrainingRun:
         """Train a model in ``out/name``, or resume it.
 
         A finished model is evaluated and written to ``out/name/model`` and ``options.export``. So
-        is an unfinished one after ``options.stop_after`` updates, but not after a signal.
+        is an unfinished one after ``options.stop_after`` updates, but not after a signal, whose
+        usual exception is raised after the checkpoint.
 
         Args:
             name: directory of the model.
@@ -143,6 +146,8 @@ class TrainingRun:
 
         Raises:
             DraftwoodError: the directory has another run, or ``options.export`` cannot be written.
+            KeyboardInterrupt: SIGINT interrupted the run.
+            SystemExit: SIGTERM did, with the exit code 143.
         """
         if options.export is not None:
             check_export(options.export)
@@ -167,7 +172,9 @@ class TrainingRun:
         end = self._execute(name, trainer, options)
         if end is RunEnd.INTERRUPTED:
             logger.info("stopped at update %d; run the command again to resume", trainer.step)
-            return
+            if trainer.stopped_by == signal.SIGTERM:
+                raise SystemExit(CODE)
+            raise KeyboardInterrupt
         logger.info("evaluating %s", name)
         model.train(mode=False)
         record = self._record(name, trainer, end, options) | {

@@ -142,10 +142,10 @@ class Output:
         return figures(name, usual, self.loads, costs, planned)
 
     def write(self, found: Sequence[Figures], facts: Mapping[str, object]) -> None:
-        """Print the table, and write the figures and ``facts`` as JSON if a file was given."""
-        console().print(table(found))
-        if self.path is not None:
+        """Write the figures and ``facts`` as JSON if a file was given, and print the table."""
+        if self.path is not None:  # first: the table may have lost its reader
             write_json(self.path, {**facts, "methods": list(found)})
+        console().print(table(found))
 
 
 def output_options(function: F) -> F:

@@ -164,7 +164,8 @@ def bench(
         found = session.document(complete=complete)
         try:
             outputs.write(found)
+            if complete:
+                journal.remove()
         finally:
             show(terminal, found)
         click.echo(json.dumps(summary(found, output)))
-    journal.remove()

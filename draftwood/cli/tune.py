@@ -188,6 +188,11 @@ def tune(
 
     key = key_of(target.info, places_of(host, specs))
     saved = _save(key, found, other.others)
+    if output is not None:  # first: the tables may have lost their reader
+        settings = {**asdict(grid), "seconds": seconds, "draft": draft, "head": head}
+        write_json(output, document(key, found, samples, checks, loaded.name, settings))
+    if picture is not None:
+        _tune_tables.plot(picture, {"target": found.target, **found.drafters}, samples)
     terminal = console()
     for b in grid.batches:
         for cached in grid.contexts:
@@ -199,11 +204,6 @@ def tune(
     terminal.print(memory_of(target, drafters.values()).told(free))
     terminal.print(checks_table(checks))
     terminal.print(verdict(checks))
-    if output is not None:
-        settings = {**asdict(grid), "seconds": seconds, "draft": draft, "head": head}
-        write_json(output, document(key, found, samples, checks, loaded.name, settings))
-    if picture is not None:
-        _tune_tables.plot(picture, {"target": found.target, **found.drafters}, samples)
     click.echo(saved)
 
 

@@ -252,6 +252,20 @@ def test_an_interrupt_leaves_what_is_finished(
     assert len(list(tmp_path.glob("*.journal.jsonl"))) == finished  # nothing to go on with
 
 
+def test_a_complete_run_has_no_journal_also_if_its_summary_has_lost_its_reader(
+    tmp_path: Path, checkpoint: str, prompts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("draftwood.lab.bench.document.summary", gone)
+    out = tmp_path / "out.json"
+    argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "ar", "--json", str(out)]
+    assert run_bench(*argv)[0] == 1
+    assert json.loads(out.read_text())["complete"] is True
+    assert not list(tmp_path.glob("*.journal.jsonl"))
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [

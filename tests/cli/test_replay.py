@@ -78,6 +78,18 @@ def test_a_replay_that_is_stopped_keeps_the_rows_of_the_model(
     assert goose["live_prompts"] == 1
 
 
+def test_figures_are_written_also_if_the_table_has_lost_its_reader(
+    recorded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("draftwood.cli._replay_flags.table", gone)
+    output = tmp_path / "o.json"
+    assert run("replay", recorded, "--methods", "ar", "--json", str(output))[0] == 1
+    assert [one["method"] for one in json.loads(output.read_text())["methods"]] == ["ar"]
+
+
 def test_a_default_recording_can_be_replayed_with_default_methods(
     recorded: str, tmp_path: Path
 ) -> None:

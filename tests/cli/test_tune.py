@@ -76,6 +76,19 @@ def test_it_measures_shows_and_keeps(checkpoint: str, tmp_path: Path, cache: Pat
     assert "ms for one token, with a draft" in written["about"]
 
 
+def test_costs_are_written_also_if_the_tables_have_lost_their_reader(
+    checkpoint: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("draftwood.cli.tune.show", gone)
+    output = tmp_path / "costs.json"
+    outcome = CliRunner().invoke(tune, ["--model", checkpoint, "--json", str(output), *QUICK])
+    assert outcome.exit_code == 1
+    assert StepCosts.from_json(json.loads(output.read_text())["costs"]).target.sizes
+
+
 def test_a_draft_model_and_a_head_are_measured_for_a_method_with_both(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

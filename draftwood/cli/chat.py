@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -40,6 +41,9 @@ _HELP = """\
 /exit    leave; Ctrl-D does the same
 A line that ends with \\ goes on in the next one. Ctrl-C ends an answer."""
 
+_COMMANDS = frozenset({"/new", "/undo", "/stats", "/help", "/exit"})
+_LIKE_A_COMMAND = re.compile(r"/\w*")
+
 _EXAMPLES = """\b
 Examples:
   draftwood chat smollm2
@@ -71,11 +75,12 @@ def chat(
     name: str,
     model: ModelOptions,
     sampling: SamplingParams,
-) -> None:
+) -> int:
     """Chat with MODEL, which needs a chat template.
 
     A turn computes the new message only: keys and values of the chat so far are kept. Accepted
-    drafted tokens are green. Without a terminal, each line of standard input is a message.
+    drafted tokens are green. Without a terminal, each line of standard input is a message, and the
+    exit code is 1 if one of them failed.
     """
     from draftwood.engine.memory import memory_bytes
 
@@ -96,12 +101,14 @@ def chat(
     session = Session(attach(loaded.model), loaded.tokenizer, chosen, system=system, memory=memory)
     if session.note:
         click.secho(session.note, err=True, dim=True)
-    talk = Talk(session, max_new_tokens, sampling, loaded.eos)
-    if sys.stdin.isatty():
+    typed = sys.stdin.isatty()
+    talk = Talk(session, max_new_tokens, sampling, loaded.eos, typed=typed)
+    if typed:
         click.secho(f"{loaded.name}; /help lists the commands", err=True, dim=True)
         talk.run(_typed())
-    else:
-        talk.run(line.removesuffix("\n") for line in sys.stdin)
+        return 0
+    talk.run(line.removesuffix("\n") for line in sys.stdin)
+    return 1 if talk.failed else 0
 
 
 @dataclass
@@ -113,6 +120,9 @@ class Talk:
         max_new_tokens: most tokens of an answer.
         sampling: of every answer; the seed grows by one with each.
         eos: token ids that end an answer.
+        typed: whether somebody types at a terminal. Then an interrupt ends the answer only, and an
+            unknown command is told; otherwise it ends the chat, and is a message.
+        failed: whether a message has failed.
         stats: whether figures are shown after each answer.
     """
 
@@ -120,6 +130,8 @@ class Talk:
     max_new_tokens: int
     sampling: SamplingParams
     eos: frozenset[int]
+    typed: bool = False
+    failed: bool = False
     stats: bool = True
 
     def run(self, lines: Iterator[str]) -> None:
@@ -127,7 +139,7 @@ class Talk:
         for message in _messages(lines):
             if message == "/exit":
                 return
-            if message.startswith("/"):
+            if message in _COMMANDS or (self.typed and _LIKE_A_COMMAND.fullmatch(message)):
                 self._obey(message)
             elif message.strip():
                 self._answer(message)
@@ -170,9 +182,12 @@ class Talk:
                             click.secho(_figures(event.completion), err=True, dim=True)
         except KeyboardInterrupt:
             click.echo()
+            if not self.typed:
+                raise
             click.secho("[stopped; the chat is as it was before]", err=True, dim=True)
         except DraftwoodError as error:  # such as a chat longer than the model's context
             click.secho(f"draftwood: {error}", err=True)
+            self.failed = True
 
 
 def _figures(completion: Completion) -> str:

@@ -37,11 +37,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[Any], dict[str, An
     return found
 
 
-def chatted(typed: str, *argv: str) -> tuple[str, str]:
-    """Standard output and standard error of a chat that has to end well."""
+def chatted(typed: str, *argv: str, ends: int = 0) -> tuple[str, str]:
+    """Standard output and standard error of a chat, whose exit code is checked."""
     code, out, err = run("chat", "smollm2", *BRIEF, *argv, typed=typed)
-    assert code == 0, err
+    assert code == ends, err
     return out, err
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard input is typed at a terminal."""
+    talk = chat.Talk
+    monkeypatch.setattr(chat, "Talk", lambda *given, typed: talk(*given, typed=not typed))
 
 
 Asked = list[tuple[list[Any], dict[str, Any]]]
@@ -78,6 +85,7 @@ def test_new_and_undo_change_the_chat(asked: Asked) -> None:
     assert {turns[0] for turns, _ in asked} == {("system", "Be brief.")}
 
 
+@pytest.mark.usefixtures("terminal")
 def test_commands_are_explained_and_exit_leaves(asked: Asked) -> None:
     out, err = chatted("/helpp\n/stats\nOnce\n/exit\nnever\n")
     assert "there is no command /helpp" in err
@@ -87,24 +95,50 @@ def test_commands_are_explained_and_exit_leaves(asked: Asked) -> None:
     assert out.strip()
 
 
-def test_an_answer_that_is_interrupted_is_not_in_the_chat(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("message", ["/etc/passwd: what is it?", "/new words"])
+@pytest.mark.parametrize("fixture", ["asked", "terminal"])
+def test_what_only_begins_like_a_command_is_a_message(
+    fixture: str, message: str, asked: Asked, request: pytest.FixtureRequest
 ) -> None:
+    request.getfixturevalue(fixture)
+    chatted(f"{message}\n")
+    assert [turns[-1][1] for turns, _ in asked] == [message]
+
+
+def test_a_file_has_messages_that_no_command_is_near_to(asked: Asked) -> None:
+    chatted("/tmp\n/exit\nnever\n")
+    assert [turns[-1][1] for turns, _ in asked] == ["/tmp"]
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C at the first text of the first answer."""
     shown: list[Any] = []
 
-    def interrupted(delta: Any) -> None:
+    def show(delta: Any) -> None:
         shown.append(delta)
         if len(shown) == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(chat, "show", interrupted)
+    monkeypatch.setattr(chat, "show", show)
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_an_interrupt_ends_a_chat_without_a_terminal(asked: Asked) -> None:
+    _, err = chatted("one\ntwo\n", ends=130)
+    assert "draftwood: interrupted" in err
+    assert len(asked) == 1
+
+
+@pytest.mark.usefixtures("interrupted", "terminal")
+def test_an_answer_that_is_interrupted_is_not_in_the_chat(asked: Asked) -> None:
     _, err = chatted("one\ntwo\n")
     assert "the chat is as it was before" in err
     assert [len(turns) for turns, _ in asked] == [1, 1]
 
 
 def test_a_message_longer_than_the_context_is_refused_and_the_chat_goes_on(asked: Asked) -> None:
-    _, err = chatted(f"{'word ' * 20_000}\nOnce\n")
+    _, err = chatted(f"{'word ' * 20_000}\nOnce\n", ends=1)
     assert "context" in err
     assert [len(turns) for turns, _ in asked] == [1, 1]
     assert err.count("tokens per call") == 1
@@ -115,7 +149,7 @@ def test_bytes_that_are_no_text_are_refused_and_the_chat_goes_on(
 ) -> None:
     """In the C locale, standard input hands them on as surrogates."""
     monkeypatch.setattr(chat, "_messages", lambda _: iter(["bad\udcff", "Once"]))
-    _, err = chatted("")
+    _, err = chatted("", ends=1)
     assert "the message is not valid UTF-8, at character 3" in err
     assert [len(turns) for turns, _ in asked] == [1, 1]
     assert err.count("tokens per call") == 1

@@ -78,7 +78,8 @@ def calibrate(
 ) -> None:
     """Count how often a model accepts drafted candidates.
 
-    The counts go to OUTPUT, a JSON file. Use it with --method auto --calibration OUTPUT.
+    The counts go to OUTPUT, a JSON file. Use it with --method auto --calibration OUTPUT. An
+    interrupted run writes nothing: its counts would lack methods and temperatures.
     """
     given = setting_values((methods or "").split(","))
     check_output(output, [*files(prompts), *files(not_in), *given])

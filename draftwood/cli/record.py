@@ -66,13 +66,14 @@ def record(
     """Decode prompts once and record the model's output.
 
     'draftwood replay' reads the recording. Prompts, contexts and seeds are those of 'draftwood
-    bench'.
+    bench'. An interrupted run writes the prompts that are done.
     """
     check_output(output, [*files(prompts), *files(not_in)])
 
+    from draftwood.lab.bench.stopping import stoppable
     from draftwood.lab.replay.file import digest, write
     from draftwood.lab.replay.recorder import Recorder, model_facts
-    from draftwood.lab.replay.recording import Recording, RecordingSettings
+    from draftwood.lab.replay.recording import RecordedPrompt, Recording, RecordingSettings
     from draftwood.runner.attach import attach
 
     sampling = SamplingParams(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
@@ -95,11 +96,19 @@ def record(
     )
     recorder = Recorder(target, loaded.tokenizer, settings)
     recorder.check(members)
-    found = [recorder.record(i, member) for i, member in enumerate(progress(members, "recording"))]
-    recording = Recording(model_facts(loaded, weights, target.info), recorder.settings, found)
-    write(output, recording)
-    tokens = sum(text.answer for one in found for text in one.texts)
-    click.echo(
-        f"{output}: {len(found)} prompts, {tokens} tokens, "
-        f"{recording.size} rows of {recorder.settings.width}"
-    )
+    found: list[RecordedPrompt] = []
+    try:
+        with stoppable():
+            for number, member in enumerate(progress(members, "recording")):
+                found.append(recorder.record(number, member))
+    finally:  # write the prompts that are done, even if interrupted
+        if found:
+            facts = model_facts(loaded, weights, target.info)
+            recording = Recording(facts, recorder.settings, found)
+            write(output, recording)
+            of = f" of {len(members)}" if len(found) < len(members) else ""
+            tokens = sum(text.answer for one in found for text in one.texts)
+            click.echo(
+                f"{output}: {len(found)}{of} prompts, {tokens} tokens, "
+                f"{recording.size} rows of {recorder.settings.width}"
+            )

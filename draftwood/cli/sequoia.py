@@ -21,6 +21,7 @@ from draftwood.cli._options import (
     temperature_option,
 )
 from draftwood.cli._sections import Command
+from draftwood.errors import DraftwoodError
 from draftwood.files import check_output, write_json
 from draftwood.lab.bench.prompts import files, sources
 from draftwood.sampling.params import SamplingParams
@@ -105,16 +106,28 @@ def sequoia(
         **model.settings,
     )
     counted, target = count(
-        settings, one_level(ranks, **given), ranks, partial(progress, label="counting")
+        settings, one_level(ranks, **given), ranks, nodes, partial(progress, label="counting")
     )
     found = RankCounts(counted, target_seconds(target, nodes, _fitting(context, nodes, target)))
     tree = found.tree(fastest=fastest, nodes=nodes, deepest=max_depth)
+    if not tree.paths:
+        raise DraftwoodError(_no_tree(any(counted.accepted)))
     facts = {"name": model.name, "dtype": str(target.info.dtype).removeprefix("torch.")}
     origin = provenance(model=facts, settings={}, sets=settings.prompts)
     write_json(output, found.content(tree) | {"provenance": origin})
     click.echo(
         f"{output}: {len(tree.paths)} nodes, {tree.depth} levels, "
         f"{tree.length:.2f} expected tokens per step"
+    )
+
+
+def _no_tree(accepted: bool) -> str:
+    """Why the search found no tree."""
+    if not accepted:
+        return "no drafted token was accepted, so there is no tree: give another drafter"
+    return (
+        "no tree is faster than plain decoding here, so none is written: give --largest for one "
+        "of all nodes, or another drafter"
     )
 
 

@@ -11,10 +11,13 @@ import pytest
 from draftwood.cli._replay_flags import Output, loads_of
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.errors import DraftwoodError
+from draftwood.lab.bench.prompts import Prompt
 from draftwood.lab.replay.decoding import PromptRun
 from draftwood.lab.replay.figures import BatchLoad
 from draftwood.lab.replay.file import read
 from draftwood.lab.replay.pricing import NODE, STEP, expected_costs
+from draftwood.lab.replay.recorder import Recorder
+from draftwood.lab.replay.recording import RecordedPrompt
 from draftwood.lab.replay.replayer import Replayer
 from tests.factories.command_line import output_of, refused, run
 from tests.factories.tiny_llama import save_tiny, tiny_llama
@@ -37,6 +40,29 @@ def replay(path: str, output: Path, *argv: str) -> list[dict[str, Any]]:
     output_of("replay", path, "--json", str(output), *argv)
     found: list[dict[str, Any]] = json.loads(output.read_text())["methods"]
     return found
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupted_recording_has_the_prompts_that_are_done(
+    name: str, checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, number = Recorder.record, getattr(signal, name)
+
+    def stopping(self: Recorder, index: int, prompt: Prompt) -> RecordedPrompt:
+        if index == 2:
+            os.kill(os.getpid(), number)
+        return honest(self, index, prompt)
+
+    monkeypatch.setattr(Recorder, "record", stopping)
+    prompts, out = tmp_path / "p.jsonl", tmp_path / "r.safetensors"
+    prompts.write_text("".join(json.dumps({"prompt": f"abc{i} "}) + "\n" for i in range(4)))
+    code, said, _ = run(
+        *("record", "--prompts", str(prompts), "--model", checkpoint, "--max-new-tokens", "4"),
+        *("--out", str(out)),
+    )
+    assert code == 128 + number
+    assert "2 of 4 prompts, 8 tokens" in said
+    assert len(read(out).prompts) == 2
 
 
 def test_a_replay_asks_the_model_once(recorded: str, checkpoint: str, tmp_path: Path) -> None:

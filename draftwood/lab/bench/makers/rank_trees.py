@@ -74,7 +74,7 @@ def make(place: Path, settings: Settings, *, fresh: bool) -> tuple[str, ...]:
         fastest.unlink(missing_ok=True)
         largest.unlink(missing_ok=True)
     if not largest.exists():
-        ranks, target = count(settings, one_level(RANKS, draft=settings.draft), RANKS)
+        ranks, target = count(settings, one_level(RANKS, draft=settings.draft), RANKS, NODES)
         context = max(1, min(CONTEXT, target.info.context_limit - NODES - 1))
         counted = RankCounts(ranks, target_seconds(target, NODES, context))
         quick, most = counted.tree(fastest=True), counted.tree(fastest=False)
@@ -93,6 +93,7 @@ def count(
     settings: Settings,
     drafting: Method,
     ranks: int,
+    nodes: int,
     progress: Callable[[list[Request]], Iterable[Request]] = iter,
 ) -> tuple[Ranks, Target]:
     """Acceptance by rank on the first turns of the prompts, and the attached target.
@@ -101,14 +102,25 @@ def count(
         settings: models, prompts and sampling.
         drafting: made by :func:`one_level`.
         ranks: number of ranks.
+        nodes: of the largest tree, with which forwards are timed afterwards.
         progress: shows the requests as they are decoded.
+
+    Raises:
+        DraftwoodError: the tree or a prompt does not fit the target's context, or no step was
+            drafted.
     """
     prompts = read(settings.prompts, settings.limit)
     loaded = settings.load({"sequoia": drafting})
     target = attach(loaded.model)
+    limit = target.info.context_limit
+    if nodes + 2 > limit:  # the root and a cached token
+        raise DraftwoodError(
+            f"a tree of {nodes} nodes does not fit the model's context of {limit} tokens: give "
+            f"at most {max(0, limit - 2)} nodes"
+        )
     contexts = Contexts(
         loaded.tokenizer,
-        target.info.context_limit,
+        limit,
         settings.max_new_tokens,
         chat=settings.chat,
         truncate=settings.truncate,

@@ -84,15 +84,14 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: str, *, chat: bool) -> list
     """Token ids of a prompt; with ``chat``, as one user turn of the chat template.
 
     Raises:
-        DraftwoodError: the tokenizer has no chat template.
+        DraftwoodError: the tokenizer has no chat template, or one that refuses the turn.
     """
     if chat:
         if not tokenizer.chat_template:
             raise DraftwoodError("this model has no chat template: leave --chat out")
-        text = str(
-            tokenizer.apply_chat_template(
-                [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
-            )
-        )
+        from draftwood.models.chat_template import apply_template
+
+        turn = {"role": "user", "content": text}
+        text = str(apply_template(tokenizer, [turn], tokenize=False, add_generation_prompt=True))
     # A chat template writes its special tokens itself.
     return list(tokenizer.encode(text, add_special_tokens=not chat))

@@ -11,6 +11,7 @@ from draftwood.engine.engine import Engine
 from draftwood.engine.request import Completion, Event, Finished, Request, checked
 from draftwood.errors import DraftwoodError
 from draftwood.methods.recipe import Method
+from draftwood.models.chat_template import apply_template
 from draftwood.protocols import Target
 
 
@@ -81,11 +82,11 @@ class Session:
         closed before. The next turn closes the iterator of one that has not ended.
 
         Raises:
-            DraftwoodError: see :meth:`send`.
+            DraftwoodError: see :meth:`send`; also if the chat template refuses the chat.
         """
         asked = [*self.messages, {"role": "user", "content": text}]
-        encoded: Any = self._tokenizer.apply_chat_template(
-            asked, add_generation_prompt=True, return_dict=True
+        encoded: Any = apply_template(
+            self._tokenizer, asked, add_generation_prompt=True, return_dict=True
         )
         try:
             request = replace(Request(encoded["input_ids"]), **settings)

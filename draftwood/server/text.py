@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 from transformers import PreTrainedTokenizerBase
 
 from draftwood.engine.token_bytes import Tokens, tokens_of
+from draftwood.errors import DraftwoodError
+from draftwood.models.chat_template import apply_template
 from draftwood.server.errors import bad_request
 
 T = TypeVar("T")
@@ -123,7 +125,8 @@ class TextWorker:
         """
         try:
             return str(
-                self.tokenizer.apply_chat_template(
+                apply_template(
+                    self.tokenizer,
                     messages,
                     tools=tools,
                     tokenize=False,
@@ -131,10 +134,8 @@ class TextWorker:
                     **variables,
                 )
             )
-        except Exception as error:  # code that comes with the model
-            raise bad_request(
-                f"the chat template does not take this conversation: {error}", "messages"
-            ) from error
+        except DraftwoodError as error:
+            raise bad_request(str(error), "messages") from error
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, special ones included."""

@@ -47,8 +47,13 @@ def chatted(typed: str, *argv: str, ends: int = 0) -> tuple[str, str]:
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard input is typed at a terminal."""
-    talk = chat.Talk
-    monkeypatch.setattr(chat, "Talk", lambda *given, typed: talk(*given, typed=not typed))
+    run = chat.Talk.run
+
+    def typed(self: chat.Talk, lines: Iterator[str]) -> None:
+        self.typed = True
+        run(self, lines)
+
+    monkeypatch.setattr(chat.Talk, "run", typed)
 
 
 Asked = list[tuple[list[Any], dict[str, Any]]]

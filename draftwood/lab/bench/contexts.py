@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from draftwood.errors import DraftwoodError
 from draftwood.lab.bench.prompts import Prompt
+from draftwood.models.chat_template import apply_template
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Contexts:
         """Refuse prompts that may exceed the context limit with answers of full length.
 
         Raises:
-            DraftwoodError: a prompt has no tokens, or is too long and ``truncate`` is None.
+            DraftwoodError: a prompt has no tokens, the chat template refuses it, or it is too long
+                and ``truncate`` is None.
         """
         for prompt in prompts:
             count = self.most_tokens(prompt)
@@ -78,7 +80,7 @@ class Contexts:
         """Length of the prompt's last context if every answer has its full length.
 
         Raises:
-            DraftwoodError: the prompt has no tokens.
+            DraftwoodError: the prompt has no tokens, or the chat template refuses it.
         """
         earlier = len(prompt.turns) - 1
         count = len(self._encode(prompt, [""] * earlier))
@@ -113,9 +115,12 @@ class Contexts:
             for answer, turn in zip(answers, turns[1:], strict=True):
                 messages.append({"role": "assistant", "content": answer})
                 messages.append({"role": "user", "content": turn})
-            text = self._tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
-            )
+            try:
+                text = apply_template(
+                    self._tokenizer, messages, tokenize=False, add_generation_prompt=True
+                )
+            except DraftwoodError as error:
+                raise DraftwoodError(f"prompt {prompt.id!r}: {error}") from error
             # A chat template writes its special tokens itself.
             return list(self._tokenizer.encode(str(text), add_special_tokens=False))
         return list(self._tokenizer.encode(_transcript(prompt, turns, answers)))

@@ -13,6 +13,7 @@ from draftwood.lab.endpoint.answer import Answer, Choice, Token
 from draftwood.lab.endpoint.client import Refused
 from draftwood.lab.endpoint.prompts import Prompt
 from draftwood.models import Loaded
+from draftwood.models.chat_template import apply_template
 from draftwood.sampling.params import SamplingParams
 
 TOPS = 20
@@ -94,9 +95,8 @@ class LocalModel:
             return list(self._tokenizer(prompt.text)["input_ids"])
         if not self._tokenizer.chat_template:
             raise DraftwoodError(f"{self.name} has no chat template: leave chat prompts out")
-        text = self._tokenizer.apply_chat_template(
-            [{"role": "user", "content": prompt.text}], tokenize=False, add_generation_prompt=True
-        )
+        turn = {"role": "user", "content": prompt.text}
+        text = apply_template(self._tokenizer, [turn], tokenize=False, add_generation_prompt=True)
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def distribution(

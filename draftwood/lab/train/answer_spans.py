@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from draftwood.errors import DraftwoodError
+from draftwood.models.chat_template import apply_template
+
 _SAID = ("Hello.", "Good morning.", "Thank you.")
 
 
@@ -40,8 +43,8 @@ class AnswerMarks:
 def answer_marks(tokenizer: PreTrainedTokenizerBase) -> AnswerMarks | None:
     """The marks of a tokenizer's chat template.
 
-    None if it has no template, or one without a generation prompt or without a special token that
-    ends every answer.
+    None if it has no template, or one that refuses a plain chat, has no generation prompt, or has
+    no special token that ends every answer.
     """
     if not tokenizer.chat_template:
         return None
@@ -51,12 +54,15 @@ def answer_marks(tokenizer: PreTrainedTokenizerBase) -> AnswerMarks | None:
             {"role": ("user", "assistant")[turn % 2], "content": _SAID[turn]}
             for turn in range(turns)
         ]
-        return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=begin))
+        return str(apply_template(tokenizer, chat, tokenize=False, add_generation_prompt=begin))
 
     def ids(text: str) -> list[int]:
         return list(tokenizer.encode(text, add_special_tokens=False))
 
-    asked, begun, after = rendered(1), rendered(1, begin=True), rendered(3)
+    try:
+        asked, begun, after = rendered(1), rendered(1, begin=True), rendered(3)
+    except DraftwoodError:
+        return None
     begin = ids(begun.removeprefix(asked))
     end = ids(after.partition(_SAID[1])[2])[:1]
     if not begun.startswith(asked) or not begin or not set(end) & set(tokenizer.all_special_ids):

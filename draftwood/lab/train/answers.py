@@ -23,6 +23,7 @@ from draftwood.lab.bench.sources import load as load_rows
 from draftwood.lab.text import check_text
 from draftwood.lab.train.answer_recipe import AnswerRecipe
 from draftwood.lab.train.corpus import SEPARATOR
+from draftwood.models.chat_template import apply_template
 from draftwood.sampling.params import SamplingParams
 
 logger = logging.getLogger(__name__)
@@ -193,16 +194,13 @@ def rendered(tokenizer: PreTrainedTokenizerBase, prompt: ChatPrompt) -> str:
     if tokenizer.chat_template is None:
         raise DraftwoodError("the tokenizer has no chat template: answers need a chat model")
     try:
-        text = tokenizer.apply_chat_template(
-            prompt.messages, tokenize=False, add_generation_prompt=True
+        return str(
+            apply_template(tokenizer, prompt.messages, tokenize=False, add_generation_prompt=True)
         )
-    except Exception as error:  # what a template raises is its own choice
+    except DraftwoodError as error:
         raise DraftwoodError(
-            f"prompt {prompt.id!r}: the chat template refuses its messages ({error}): repair them, "
-            "or leave the prompt out"
+            f"prompt {prompt.id!r}: {error}; repair its messages, or leave the prompt out"
         ) from error
-    assert isinstance(text, str)
-    return text
 
 
 def _check_messages(prompt: ChatPrompt, where: str) -> None:

@@ -116,7 +116,7 @@ def test_a_prompt_that_the_template_refuses_is_named_before_any_is_answered(
         "{% endif %}{{ m.content }}{% endfor %}"
     )
     bad = ChatPrompt("p9", "talk", [{"role": "robot", "content": "abc"}])
-    with pytest.raises(DraftwoodError, match=r"prompt 'p9': .*no robots.*repair them"):
+    with pytest.raises(DraftwoodError, match=r"prompt 'p9': .*no robots; repair its messages"):
         next(answer(engine(), tokenizer, [*PROMPTS, bad], tmp_path / "out", RECIPE))
     assert not (tmp_path / "out").exists()
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import encode, read_json, write_json
+from draftwood.lab.alone import alone
 from draftwood.lab.harvest.sums import Sums, entries_by_key, merged, read, write
 
 _ENTRIES = 1 << 23
@@ -31,7 +31,7 @@ class WorkDirectory:
     path: Path
 
     def prepare(self, identity: Any) -> None:
-        """Make the directory, or check that it is of the same harvest.
+        """Make the directory, begin in an empty one, or check that it is of the same harvest.
 
         Args:
             identity: all that the sums depend on; a value for :func:`draftwood.files.encode`.
@@ -40,8 +40,8 @@ class WorkDirectory:
             DraftwoodError: it is of another harvest, or of something else.
         """
         record = self.path / "harvest.json"
-        if not self.path.exists():
-            self.path.mkdir()
+        if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
+            self.path.mkdir(exist_ok=True)
             write_json(record, identity)
         elif not record.is_file() or read_json(record) != encode(identity):
             raise DraftwoodError(
@@ -56,18 +56,8 @@ class WorkDirectory:
         Raises:
             DraftwoodError: another process does.
         """
-        lock = FileLock(self.path / "lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            raise DraftwoodError(
-                f"another process works in {self.path}: wait for it, or name another directory "
-                "with --work"
-            ) from error
-        try:
+        with alone(self.path, "--work"):
             yield
-        finally:
-            lock.release()
 
     def shard(self, number: int) -> Path:
         """The file of a run of text."""

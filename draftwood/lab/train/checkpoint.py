@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
-from draftwood.errors import DraftwoodError
+from draftwood.errors import DraftwoodError, first_line
 
 _FILE = "checkpoint.pt"
+# Facts that older checkpoints lack, or that a run without a teacher has not.
+_OPTIONAL = ("teacher",)
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Checkpoint:
         identity: settings and data that must be equal when the run is resumed, as JSON values.
         model: the model's state dict, float32.
         optimisers: the optimisers' state dicts.
+        decay_from: update at which the rates begin to fall; None in older checkpoints.
     """
 
     step: int
@@ -33,17 +36,30 @@ class Checkpoint:
     identity: dict[str, Any]
     model: dict[str, Any]
     optimisers: list[dict[str, Any]]
+    decay_from: int | None = None
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint) -> None:
-    """Write ``checkpoint`` to ``directory``; if interrupted, the previous one remains."""
+    """Write ``checkpoint`` to ``directory``; if that fails, the previous one remains.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     partial = directory / f"{_FILE}.partial"
-    with partial.open("wb") as file:
-        torch.save(vars(checkpoint), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, directory / _FILE)
+    try:
+        with partial.open("wb") as file:
+            torch.save(vars(checkpoint), file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, directory / _FILE)
+    except (OSError, RuntimeError) as error:  # torch's own for a full disk
+        raise OSError(
+            f"cannot write {directory / _FILE} ({first_line(error)}): make room and run the "
+            "command again; it resumes at the checkpoint before, if there is one"
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def load_checkpoint(directory: Path, identity: Mapping[str, Any]) -> Checkpoint | None:
@@ -66,6 +82,7 @@ def load_checkpoint(directory: Path, identity: Mapping[str, Any]) -> Checkpoint 
         f"{name} {checkpoint.identity.get(name)!r} there, {wanted.get(name)!r} here"
         for name in sorted(wanted.keys() | checkpoint.identity.keys())
         if wanted.get(name) != checkpoint.identity.get(name)
+        and not (name in _OPTIONAL and None in (wanted.get(name), checkpoint.identity.get(name)))
     ]
     if differing:
         raise DraftwoodError(

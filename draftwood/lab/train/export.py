@@ -19,7 +19,7 @@ from draftwood.drafters.eagle3.head import Eagle3Head
 from draftwood.drafters.medusa.checkpoint import save_medusa
 from draftwood.drafters.medusa.heads import MedusaHeads
 from draftwood.errors import DraftwoodError
-from draftwood.files import check_writable, write_text
+from draftwood.files import check_writable, read_json, write_text
 from draftwood.lab.train.text_model import TextModel
 
 _PROVENANCE = "provenance.json"
@@ -95,12 +95,16 @@ def export_dflash(
         save_dflash(network, raw, part, torch.bfloat16)
 
 
-def check_export(directory: Path) -> None:
+def check_export(directory: Path, name: str) -> None:
     """Refuse a path to which no model can be exported, before it is trained.
 
+    Args:
+        directory: to be made, empty, or with an earlier export of the same kind of model.
+        name: the kind of model.
+
     Raises:
-        DraftwoodError: it is a file, or no file can be made in it or in the first of its parents
-            that exists.
+        DraftwoodError: it is a file, has files of something else, or no file can be made in it or
+            in the first of its parents that exists.
     """
     place = directory.absolute()
     while not place.exists():
@@ -108,6 +112,14 @@ def check_export(directory: Path) -> None:
     if not place.is_dir():
         raise DraftwoodError(f"{place} is a file: name another directory")
     check_writable(place / _PROVENANCE)
+    if directory.is_dir() and any(directory.iterdir()):
+        record = directory / _PROVENANCE
+        found = read_json(record) if record.is_file() else None
+        if not (isinstance(found, dict) and found.get("model") == name and "recipe" in found):
+            raise DraftwoodError(
+                f"{directory} has files that 'draftwood train {name}' did not write: name an empty "
+                "or new directory with --export"
+            )
 
 
 def load_exported(directory: Path, device: torch.device) -> TextModel:

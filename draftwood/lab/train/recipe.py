@@ -100,7 +100,11 @@ class TrainingRecipe(Part):
     Rows cut in halves are cheaper; later updates train positions beyond half a row.
     """
 
-    tokens: int = setting(20_000_000, "Total training tokens; may change when resuming.")
+    tokens: int = setting(
+        20_000_000,
+        "Total training tokens; may change when resuming. With more of them, rates that have begun "
+        "to fall rise again.",
+    )
     length: int = setting(1024, "Tokens per row.", least=2)
     rows: int = setting(6, "Rows per batch.", least=1)
     short_share: float = setting(
@@ -120,7 +124,9 @@ class TrainingRecipe(Part):
     teacher_from: float = setting(
         0.0, "Share of updates before the target's distribution is used.", least=0, most=1
     )
-    seed: int = setting(1, "Seed of the initial weights and the data order.", least=0)
+    seed: int = setting(
+        1, "Seed of the initial weights and the data order.", least=0, most=2**63 - 1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,15 +142,19 @@ class TrainingRecipe(Part):
         """Total number of updates."""
         return self.tokens // (self.length * self.rows)
 
+    @property
+    def decay_from(self) -> int:
+        """Updates before the rates begin to fall."""
+        return self.steps - max(1, round(self.steps * self.decay_share))
+
     def rate(self, step: int) -> float:
         """Factor on the peak rates at update ``step``: warm-up, constant, decay to near zero.
 
         Nothing before the decay depends on the total, so that a run at constant rates can be
         shortened or extended (warm-up, stable, decay: S. Hu et al., MiniCPM, 2024, section 4).
         """
-        fall = max(1, round(self.steps * self.decay_share))
         rise = (step + 1) / max(1, self.warmup)
-        return min(1.0, rise, (self.steps - step) / fall)
+        return min(1.0, rise, (self.steps - step) / (self.steps - self.decay_from))
 
     def halves(self, step: int) -> bool:
         """Whether rows are cut in halves at update ``step``."""

@@ -24,7 +24,9 @@ class RunOptions(Part):
     )
     checkpoint_every: int = setting(100, "Updates per checkpoint.", least=1)
     stop_after: int | None = setting(None, "Stop after N updates; the run can be resumed.", least=1)
-    export: Path | None = setting(None, "Also write the finished model to this directory.")
+    export: Path | None = setting(
+        None, "Also write the model to this directory, once it is finished."
+    )
 
     def mixed(self, device: torch.device) -> bool:
         """Whether matrix products run in bfloat16."""

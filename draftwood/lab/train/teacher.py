@@ -95,14 +95,8 @@ class Teacher:
         return logits.sub_(logits.logsumexp(-1, keepdim=True))
 
     def fingerprint(self) -> str:
-        """SHA-256 of up to 1,024 values of every parameter, in bfloat16 whatever its dtype."""
-        digest = hashlib.sha256()
-        for name, parameter in sorted(self.model.named_parameters()):
-            values = parameter.detach().flatten()
-            sample = values[:: max(1, len(values) // _SAMPLED)][:_SAMPLED].bfloat16().float().cpu()
-            digest.update(f"{name} {list(parameter.shape)}".encode())
-            digest.update(sample.numpy().tobytes())
-        return digest.hexdigest()
+        """The digest of its weights; see :func:`weights_digest`."""
+        return weights_digest(self.model)
 
     @torch.no_grad()
     def _check_logits(self) -> None:
@@ -115,3 +109,14 @@ class Teacher:
                 f"{self.name} changes its logits after its output matrix (it scales or caps them), "
                 "which training cannot reproduce; give another --target."
             )
+
+
+def weights_digest(model: nn.Module) -> str:
+    """SHA-256 of up to 1,024 values of every parameter, in bfloat16 whatever its dtype."""
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        values = parameter.detach().flatten()
+        sample = values[:: max(1, len(values) // _SAMPLED)][:_SAMPLED].bfloat16().float().cpu()
+        digest.update(f"{name} {list(parameter.shape)}".encode())
+        digest.update(sample.numpy().tobytes())
+    return digest.hexdigest()

@@ -12,6 +12,7 @@ from draftwood.lab.train.evaluate import agreement, greedy_loops, held_out_loss
 from draftwood.lab.train.export import export_model, is_finished, load_exported
 from draftwood.lab.train.recipe import ModelShape, TrainingRecipe
 from draftwood.lab.train.run_options import RunOptions
+from draftwood.lab.train.teacher import weights_digest
 from draftwood.lab.train.text_model import TextLoss, TextModel, new_model
 from draftwood.lab.train.tokenizer import fingerprint, load_tokenizer
 from draftwood.lab.train.training_run import TrainingRun
@@ -63,7 +64,8 @@ def train_model(
         tokenizer,
         recipe,
         options,
-        {"shape": _sizes(shape)},
+        {"shape": _sizes(shape)}
+        | ({} if teacher is None else {"teacher": weights_digest(teacher)}),
         TextLoss(model, recipe, teacher, options.mixed(run.device)),
         evaluate,
         lambda trained, record, directory: export_model(trained, tokenizer, record, directory),

@@ -232,6 +232,13 @@ class Trainer:
         self.cpu_seconds = found.cpu_seconds
         self.batches.skip(found.step * self.recipe.rows)
         logger.info("resuming at update %d", self.step)
+        before = found.decay_from
+        if before is not None and before < min(self.step, recipe.decay_from):
+            logger.warning(
+                "the rates of %s had begun to fall at update %d; with more --tokens they rise "
+                "again, to %.2f of their peaks, which undoes some of what was learnt",
+                *(self._directory, before, recipe.rate(self.step)),
+            )
 
     def _save(self) -> None:
         checkpoint = Checkpoint(
@@ -241,6 +248,7 @@ class Trainer:
             identity=self._identity,
             model=self.model.state_dict(),
             optimisers=[optimiser.state_dict() for optimiser, _ in self._optimisers],
+            decay_from=self.recipe.decay_from,
         )
         save_checkpoint(self._directory, checkpoint)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import torch
@@ -15,6 +16,7 @@ from transformers import PreTrainedTokenizerFast
 
 from draftwood.errors import DraftwoodError
 from draftwood.files import read_json
+from draftwood.lab.alone import alone
 from draftwood.lab.bench.provenance import hardware, versions
 from draftwood.lab.bench.stopping import CODE
 from draftwood.lab.train.batches import Batches
@@ -80,10 +82,24 @@ class TrainingRun:
         return read_json(path) if self.sources or path.is_file() else {}
 
     def train_tokenizer(self, vocab_size: int) -> PreTrainedTokenizerFast:
-        """Train the tokenizer on a sample of the mixture and save it to ``out/tokenizer``."""
+        """Train the tokenizer on a sample of the mixture and save it to ``out/tokenizer``.
+
+        Raises:
+            DraftwoodError: ``out`` has another one, and a model that was trained with it.
+        """
         directory = self.out / "tokenizer"
         texts = sample_texts(self._files, self.mixture, _SAMPLE_CHARACTERS, _SAMPLE_SEED)
-        train_tokenizer(texts, vocab_size).save_pretrained(directory)
+        made = train_tokenizer(texts, vocab_size)
+        if (directory / "tokenizer.json").is_file() and any(self.out.glob("*/checkpoint.pt")):
+            with TemporaryDirectory() as place:
+                made.save_pretrained(place)
+                new = fingerprint(load_tokenizer(Path(place)))
+            if new != fingerprint(load_tokenizer(directory)):
+                raise DraftwoodError(
+                    f"{directory} is another tokenizer, and {self.out} has a model that was "
+                    "trained with it: name another --out"
+                )
+        made.save_pretrained(directory)
         tokenizer = load_tokenizer(directory)
         logger.info("tokenizer of %d tokens in %s", len(tokenizer), directory)
         return tokenizer
@@ -129,9 +145,9 @@ class TrainingRun:
     ) -> None:
         """Train a model in ``out/name``, or resume it.
 
-        A finished model is evaluated and written to ``out/name/model`` and ``options.export``. So
-        is an unfinished one after ``options.stop_after`` updates, but not after a signal, whose
-        usual exception is raised after the checkpoint.
+        A finished model is evaluated and written to ``out/name/model`` and ``options.export``. An
+        unfinished one is evaluated and written to the former after ``options.stop_after`` updates,
+        but not after a signal, whose usual exception is raised after the checkpoint.
 
         Args:
             name: directory of the model.
@@ -145,12 +161,13 @@ class TrainingRun:
             export: writes the model and its provenance to a directory.
 
         Raises:
-            DraftwoodError: the directory has another run, or ``options.export`` cannot be written.
+            DraftwoodError: the directory has another run, another process trains there, or
+                ``options.export`` cannot be written.
             KeyboardInterrupt: SIGINT interrupted the run.
             SystemExit: SIGTERM did, with the exit code 143.
         """
         if options.export is not None:
-            check_export(options.export)
+            check_export(options.export, name)
         facts = {
             "mixture": self.mixture,
             "data": {
@@ -158,33 +175,37 @@ class TrainingRun:
             },
             "tokenizer": fingerprint(tokenizer),
         }
-        trainer = Trainer(
-            self.out / name,
-            model,
-            recipe,
-            Batches(self.domains(tokenizer), self.mixture, recipe.length, recipe.seed),
-            {**identity, **facts},
-            loss,
-            options.micro_tokens,
-            workers=torch.get_num_threads() if self.device.type == "cpu" else 1,
-            muon_dtype=torch.bfloat16 if options.mixed(self.device) else None,
-        )
-        end = self._execute(name, trainer, options)
-        if end is RunEnd.INTERRUPTED:
-            logger.info("stopped at update %d; run the command again to resume", trainer.step)
-            if trainer.stopped_by == signal.SIGTERM:
-                raise SystemExit(CODE)
-            raise KeyboardInterrupt
-        logger.info("evaluating %s", name)
-        model.train(mode=False)
-        record = self._record(name, trainer, end, options) | {
-            "tokenizer_sha256": facts["tokenizer"],
-            **evaluate(),
-        }
-        own = self.out / name / "model"
-        for directory in [own] if options.export is None else [own, options.export]:
-            export(model, record, directory)
-            logger.info("%s written to %s", name, directory)
+        (self.out / name).mkdir(parents=True, exist_ok=True)
+        with alone(self.out / name, "--out"):
+            trainer = Trainer(
+                self.out / name,
+                model,
+                recipe,
+                Batches(self.domains(tokenizer), self.mixture, recipe.length, recipe.seed),
+                {**identity, **facts},
+                loss,
+                options.micro_tokens,
+                workers=torch.get_num_threads() if self.device.type == "cpu" else 1,
+                muon_dtype=torch.bfloat16 if options.mixed(self.device) else None,
+            )
+            end = self._execute(name, trainer, options)
+            if end is RunEnd.INTERRUPTED:
+                logger.info("stopped at update %d; run the command again to resume", trainer.step)
+                if trainer.stopped_by == signal.SIGTERM:
+                    raise SystemExit(CODE)
+                raise KeyboardInterrupt
+            logger.info("evaluating %s", name)
+            model.train(mode=False)
+            record = self._record(name, trainer, end, options) | {
+                "tokenizer_sha256": facts["tokenizer"],
+                **evaluate(),
+            }
+            places = [self.out / name / "model"]
+            if options.export is not None and end is RunEnd.FINISHED:
+                places.append(options.export)
+            for directory in places:
+                export(model, record, directory)
+                logger.info("%s written to %s", name, directory)
 
     def _execute(self, name: str, trainer: Trainer, options: RunOptions) -> RunEnd:
         """Run ``trainer`` with a progress bar."""

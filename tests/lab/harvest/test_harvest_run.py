@@ -149,8 +149,16 @@ def test_the_work_of_another_harvest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DraftwoodError, match="is not of this harvest"):
         made(replace(found, windows=found.windows[1:]), tmp_path / "work")
     (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
     with pytest.raises(DraftwoodError, match="is not of this harvest"):
         made(harvest(target, windows), tmp_path / "other")
+
+
+def test_an_empty_directory_is_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    target, windows = MarkovTarget(V), texts(4, 9)
+    found, new = (made(harvest(target, windows), tmp_path / name) for name in ("work", "new"))
+    assert found.keys.tolist() == new.keys.tolist()
 
 
 def test_one_process_at_a_time_works_in_a_directory(tmp_path: Path) -> None:

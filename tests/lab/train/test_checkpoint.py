@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 import torch
@@ -29,6 +30,34 @@ def test_a_checkpoint_comes_back_and_a_later_one_replaces_it(tmp_path: Path) -> 
         assert torch.equal(found.model["w"], CHECKPOINT.model["w"])
         assert torch.equal(found.optimisers[0]["state"][0]["momentum"], torch.ones(2))
     assert [path.name for path in directory.iterdir()] == ["checkpoint.pt"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("PytorchStreamWriter failed"), OSError("full")])
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_checkpoint(tmp_path, CHECKPOINT)
+
+    def full(_: object, file: IO[bytes]) -> None:
+        file.write(b"a part")
+        raise error
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match=r"checkpoint.pt .*: make room and run the command again"):
+        save_checkpoint(tmp_path, replace(CHECKPOINT, step=8))
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+    found = load_checkpoint(tmp_path, CHECKPOINT.identity)
+    assert found is not None
+    assert found.step == 7
+
+
+def test_a_teacher_is_compared_where_both_have_one(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, replace(CHECKPOINT, identity={"teacher": "a"}))
+    assert load_checkpoint(tmp_path, {}) is not None
+    with pytest.raises(DraftwoodError, match="teacher 'a' there, 'b' here"):
+        load_checkpoint(tmp_path, {"teacher": "b"})
+    save_checkpoint(tmp_path, replace(CHECKPOINT, identity={}))
+    assert load_checkpoint(tmp_path, {"teacher": "b"}) is not None
 
 
 def test_no_checkpoint_is_none(tmp_path: Path) -> None:

@@ -80,10 +80,10 @@ def test_an_interrupted_replacement_is_not_finished(
 
 
 def test_a_place_for_an_export_is_checked_beforehand(tmp_path: Path) -> None:
-    check_export(tmp_path / "new" / "newer")
-    check_export(tmp_path)
+    check_export(tmp_path / "new" / "newer", "target")
+    check_export(tmp_path, "target")
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "new"):
         with pytest.raises(DraftwoodError, match="file is a file: name another directory"):
-            check_export(place)
+            check_export(place, "target")

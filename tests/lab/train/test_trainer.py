@@ -185,6 +185,22 @@ def test_a_run_that_diverges_keeps_its_last_checkpoint(
     assert all(weight.isfinite().all() for weight in model.state_dict().values())
 
 
+def test_rates_that_rise_again_are_told(
+    tmp_path: Path, domains: tuple[Domain, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    text_trainer(tmp_path, domains).run(stop_after=5)
+    longer = replace(RECIPE, tokens=20 * ROWS * LENGTH)
+    text_trainer(tmp_path, domains, longer)
+    assert "had begun to fall" not in caplog.text, "they have not"
+    text_trainer(tmp_path, domains).run()
+    text_trainer(tmp_path, domains)
+    assert "had begun to fall" not in caplog.text, "there are no more updates"
+    text_trainer(tmp_path, domains, longer)
+    assert (
+        "had begun to fall at update 8; with more --tokens they rise again, to 1.00" in caplog.text
+    )
+
+
 def test_a_signal_stops_at_the_next_update(tmp_path: Path, domains: tuple[Domain, ...]) -> None:
     before = signal.getsignal(signal.SIGTERM)
 

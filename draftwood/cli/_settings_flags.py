@@ -43,8 +43,11 @@ def _option(each: Setting, default: object) -> Decorator:
     """The option of a setting of type ``T`` or ``T | None``."""
     kind = (get_args(each.type) or (each.type,))[0]
     choices = click.Choice(get_args(kind)) if get_origin(kind) is Literal else None
+    flag = f"--{each.name.replace('_', '-')}"
+    if kind is bool:
+        return click.option(flag, is_flag=True, default=default, help=each.help)
     return click.option(
-        f"--{each.name.replace('_', '-')}",
+        flag,
         default=default,
         show_default=default is not None,
         type=choices or {tuple[int, ...]: layers, Path: PATH}.get(kind, kind),

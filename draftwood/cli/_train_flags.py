@@ -100,5 +100,6 @@ def _command() -> str:
             value = public_name(value) if name == "target" else value
             if name == "not_in":
                 value = ",".join(Path(each).name for each in value.split(","))
-            words.append(f"--{name.replace('_', '-')} {shown(value)}")
+            flag = f"--{name.replace('_', '-')}"
+            words.append(flag if value is True else f"{flag} {shown(value)}")
     return " ".join(words)

@@ -116,7 +116,7 @@ dflash() { drafter dflash --block 8 --anchors 48 --layers 2; }
 
 head() {
     text
-    "$python" "$here/head.py" "$out" -- "${training[@]}" --tied true --fc-norm true
+    "$python" "$here/head.py" "$out" -- "${training[@]}" --tied --fc-norm
     install head "$out/eagle3/model" runs/smollm2/train.sh DATA OUT head
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoTokenizer
 
 from draftwood import Engine, Request, models
@@ -19,6 +20,7 @@ from draftwood.drafters.dflash.checkpoint import load_dflash
 from draftwood.drafters.eagle3.checkpoint import load_head
 from draftwood.drafters.medusa.checkpoint import load_medusa
 from draftwood.errors import DraftwoodError
+from draftwood.lab.alone import alone
 from draftwood.lab.train.tokenizer import load_tokenizer
 from draftwood.lab.train.trainer import Trainer
 from draftwood.lab.train.training_run import TrainingRun
@@ -158,9 +160,10 @@ def test_a_head_of_normed_taps_is_trained_in_bfloat16(
     out: Path, corpus: Path, tmp_path: Path
 ) -> None:
     target = ("--target", str(out / "target" / "model"))
-    options = f"{HEAD} --fc-norm true --tied true --precision bfloat16"
+    options = f"{HEAD} --fc-norm --tied --precision bfloat16"
     record = run("eagle3", corpus, tmp_path, options, *target)
     assert (record["fc_norm"], record["tied"]) == (True, True)
+    assert record["command"].count("--fc-norm --") + record["command"].count("--tied --") == 2
     assert record["held_out"]["code"]["nats_per_token"][0] > 0
     model = AutoModelForCausalLM.from_pretrained(out / "target" / "model", dtype=torch.float32)
     info = TargetInfo(320, SHAPE.context, 4, 16, torch.device("cpu"), torch.float32)
@@ -169,7 +172,7 @@ def test_a_head_of_normed_taps_is_trained_in_bfloat16(
     norms = [weight for name, weight in head.named_parameters() if name.startswith("fc_norm")]
     assert [len(weight) for weight in norms] == [16, 16, 16]
     with pytest.raises(DraftwoodError, match="another run"):
-        invoke("eagle3", corpus, tmp_path, f"{HEAD} --tied true --precision bfloat16", *target)
+        invoke("eagle3", corpus, tmp_path, f"{HEAD} --tied --precision bfloat16", *target)
 
 
 def test_a_target_is_named_and_paused_training_resumed(
@@ -236,6 +239,7 @@ def test_the_tokenizer_alone(corpus: Path, tmp_path: Path) -> None:
         ("target", "--mixture code", "domain=weight"),
         ("target", "--tokens 10", "less than one batch"),
         ("target", "--heads 3", "no multiple"),
+        ("target", f"--seed {2**63}", "seed is 9223372036854775808"),
         ("target", "--device abacus", "device .abacus. cannot be used here"),
         ("target", "--sources nowhere.json", "nowhere.json"),
         ("target", "--data nowhere", "does not exist"),
@@ -327,9 +331,70 @@ def test_a_draft_does_not_learn_from_a_target_of_another_tokenizer(
     out: Path, corpus: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(out, tmp_path / "run")
+    for path in (tmp_path / "run").glob("*/checkpoint.pt"):
+        path.unlink()
     invoke("tokenizer", corpus, tmp_path / "run", f"{MIXTURE} --vocab-size 300")
     with pytest.raises(DraftwoodError, match="has another tokenizer than"):
         invoke("draft", corpus, tmp_path / "run", DRAFT)
+
+
+def test_a_draft_of_another_target_is_another_run(out: Path, corpus: Path, tmp_path: Path) -> None:
+    shutil.copytree(out, tmp_path / "run", ignore=shutil.ignore_patterns("draft"))
+    place = tmp_path / "run"
+    run("draft", corpus, place, f"{DRAFT} --stop-after 1")
+    weights = place / "target" / "model" / "model.safetensors"
+    tensors = load_file(weights)
+    save_file({name: tensor + 1 for name, tensor in tensors.items()}, weights, {"format": "pt"})
+    with pytest.raises(DraftwoodError, match=r"another run \(teacher '\w+' there, '\w+' here\)"):
+        invoke("draft", corpus, place, DRAFT)
+    old = torch.load(place / "draft" / "checkpoint.pt", weights_only=True)
+    del old["identity"]["teacher"], old["decay_from"]
+    torch.save(old, place / "draft" / "checkpoint.pt")
+    assert run("draft", corpus, place, f"{DRAFT} --stop-after 1")["trained"]["updates"] == 2
+
+
+def test_the_tokenizer_of_a_trained_model_is_not_replaced(
+    out: Path, corpus: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(out, tmp_path / "run")
+    saved = (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes()
+    with pytest.raises(DraftwoodError, match="has a model that was trained with it"):
+        invoke("tokenizer", corpus, tmp_path / "run", f"{MIXTURE} --vocab-size 300")
+    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes() == saved
+    result = invoke("tokenizer", corpus, tmp_path / "run", f"{MIXTURE} --vocab-size 320")
+    assert result.exit_code == 0, "the same one may be made again"
+
+
+def test_a_run_that_another_process_trains_is_refused(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    with (
+        alone(tmp_path / "target", "--out"),
+        pytest.raises(DraftwoodError, match="another process works in"),
+    ):
+        invoke("target", corpus, tmp_path, TARGET)
+
+
+def test_an_export_replaces_no_files_but_those_of_its_command(
+    out: Path, corpus: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "mine"
+    place.mkdir()
+    (place / "config.json").write_text("{}")
+    with pytest.raises(DraftwoodError, match="mine has files that 'draftwood train target' did"):
+        invoke("target", corpus, out, TARGET, "--export", str(place))
+    (place / "provenance.json").write_text('{"source": {}}')
+    with pytest.raises(DraftwoodError, match="mine has files"):
+        invoke("target", corpus, out, TARGET, "--export", str(place))
+    assert (place / "config.json").read_text() == "{}"
+    for _ in range(2):
+        run("target", corpus, out, TARGET, "--export", str(tmp_path / "new"))
+    assert (tmp_path / "new" / "model.safetensors").is_file()
+
+
+def test_an_unfinished_model_is_not_exported(corpus: Path, tmp_path: Path) -> None:
+    place = tmp_path / "export"
+    run("target", corpus, tmp_path / "run", f"{TARGET} --stop-after 1", "--export", str(place))
+    assert not place.exists()
 
 
 def test_a_tokenizer_of_another_size_is_told(

@@ -137,6 +137,8 @@ def check_writable(path: Path) -> None:
     """
     if path.is_dir():
         raise DraftwoodError(f"{path} is a directory: name a file in it")
+    if str(path) == "-":
+        raise DraftwoodError("- is no file here: name /dev/stdout for standard output")
     if not is_stream(path):
         _check_directory(_followed(path).parent)
     if path.exists() and not os.access(path, os.W_OK):

@@ -94,6 +94,11 @@ def replay(
     if given and model is None:
         raise DraftwoodError(f"{given[0]} is of --model: give one, or leave it out")
 
+    if together and written_options(click.get_current_context(), ["context"]):
+        raise DraftwoodError(
+            "--together decodes with the prompts' own contexts: leave --context out"
+        )
+
     import torch
 
     from draftwood.lab.bench.stopping import stoppable
@@ -139,22 +144,32 @@ def replay(
 
         return output.figures(name, one.method, costs, runs, in_batches if together else None)
 
+    def fallen_back(name: str, one: ReplayMethod) -> Figures:
+        try:
+            return replayed(name, one)
+        except MissingRowError:
+            fewer = replay_method(harvest_accepted(one.method), info)
+            if harvest != "auto" or fewer.reads_rejected or not one.reads_rejected:
+                raise
+            click.echo(
+                f"{name}: the recording lacks rows of rejected nodes, so its tables learn from "
+                f"{_ACCEPTED_ONLY}; give --model to ask the model once",
+                err=True,
+            )
+            return replayed(f"{name} ({_ACCEPTED_ONLY})", fewer)
+
     found: list[Figures] = []
+    failed: dict[str, DraftwoodError] = {}
     with stoppable(), _rows_stored(path, recording):
         for name, one in chosen.items():
             try:
-                found.append(replayed(name, one))
-            except MissingRowError:
-                fewer = replay_method(harvest_accepted(one.method), info)
-                if harvest != "auto" or fewer.reads_rejected or not one.reads_rejected:
-                    raise
-                click.echo(
-                    f"{name}: the recording lacks rows of rejected nodes, so its tables learn from "
-                    f"{_ACCEPTED_ONLY}; give --model to ask the model once",
-                    err=True,
-                )
-                found.append(replayed(f"{name} ({_ACCEPTED_ONLY})", fewer))
-    output.write(found, {"recording": str(path), "model": recording.model.name})
+                found.append(fallen_back(name, one))
+            except DraftwoodError as error:
+                failed[name] = error
+    if found:
+        output.write(found, {"recording": str(path), "model": recording.model.name})
+    if failed:
+        raise DraftwoodError("; ".join(f"{name}: {error}" for name, error in failed.items()))
 
 
 @contextmanager

@@ -116,6 +116,15 @@ def test_figures_are_written_also_if_the_table_has_lost_its_reader(
     assert [one["method"] for one in json.loads(output.read_text())["methods"]] == ["ar"]
 
 
+def test_a_method_that_fails_does_not_take_the_others_along(recorded: str, tmp_path: Path) -> None:
+    output = tmp_path / "o.json"
+    argv = ("--methods", "ar,goose,pld", "--harvest", "as-set", "--json", str(output))
+    code, out, err = run("replay", recorded, *argv)
+    assert (code, "goose: " in err, "give --model" in err) == (2, True, True)
+    assert "pld" in out
+    assert [one["method"] for one in json.loads(output.read_text())["methods"]] == ["ar", "pld"]
+
+
 def test_a_default_recording_can_be_replayed_with_default_methods(
     recorded: str, tmp_path: Path
 ) -> None:
@@ -169,6 +178,7 @@ def test_prompts_are_replayed_in_batches(recorded: str, tmp_path: Path) -> None:
         pld["mean_acceptance_length"]
     )
     assert "--together has no use without step costs" in refused("replay", recorded, "--together")
+    assert "leave --context out" in refused("replay", recorded, *flags, "--context", "10")
 
 
 def test_auto_plans_its_trees_for_each_load(recorded: str, tmp_path: Path) -> None:
@@ -271,6 +281,7 @@ def test_a_simulation_prints_and_writes_figures(tmp_path: Path) -> None:
         ),
         (("--real", "context"), "--real: no method here has the source 'context': there is none"),
         (("--context", "10"), "--context has no use without step costs: give --costs or --gpu"),
+        (("--json", "-"), "- is no file here: name /dev/stdout for standard output"),
         (("--batch", "0"), "--batch '0': write numbers of at least 1"),
         (("--gpu", "h100"), "--gpu and --shape belong together"),
         (("--gpu", "h1", "--shape", "8b"), "no GPU is called 'h1'"),

@@ -130,7 +130,7 @@ def throughput(
     from draftwood.lab.bench.contenders import OwnChoice, Stage, choose
     from draftwood.lab.bench.contexts import Contexts
     from draftwood.lab.bench.measure import Decoding
-    from draftwood.lab.bench.prompts import read
+    from draftwood.lab.bench.prompts import check_count, read
     from draftwood.lab.bench.provenance import provenance
     from draftwood.lab.bench.runs import frozen_heap, items
     from draftwood.lab.bench.settings import Settings
@@ -151,6 +151,7 @@ def throughput(
     choices = [each for each in choose(names, settings.defaults) if isinstance(each, OwnChoice)]
     settings.defaults.check(names)
     members = read(settings.prompts, settings.limit)
+    check_count("--concurrency", max(users), len(members))
     warn_if_busy(model.threads)
     stage = Stage(partial(settings.load, {each.name: each.method for each in choices}))
     choices = [each.equipped(stage) for each in choices]

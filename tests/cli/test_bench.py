@@ -283,6 +283,7 @@ def test_a_complete_run_has_no_journal_also_if_its_summary_has_lost_its_reader(
         (["--resume", "--json", "{tmp}/out.json", "--warm"], "cannot continue a --warm run"),
         (["--resume", "--json", "{tmp}/out.json", "--trace", "{tmp}/t"], "--trace cannot be"),
         (["--limit", "0"], "limit"),
+        (["--batch", "4"], "--batch has 4, and there are only 3 prompts: give at most 3"),
         (["--prompts", "{tmp}/bad.jsonl"], "bad.jsonl:1: not a line of JSON"),
     ],
 )

@@ -59,6 +59,7 @@ def test_passes_alternate_and_a_disturbed_run_is_named(
         (("--concurrency", "4,4"), "give numbers from 1 to 64, each once"),
         (("--concurrency", "many"), "write integers, such as 1,4,16"),
         (("--methods", "hf"), "unknown method 'hf'"),
+        (("--concurrency", "1,4"), "--concurrency has 4, and there are only 3 prompts: give at"),
     ],
 )
 def test_refusals(tmp_path: Path, checkpoint: str, given: tuple[str, str], message: str) -> None:

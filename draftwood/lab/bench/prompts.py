@@ -83,6 +83,19 @@ def read(paths: Sequence[Source], limit: int | None = None) -> list[Prompt]:
     return found
 
 
+def check_count(option: str, wanted: int, prompts: int) -> None:
+    """Refuse more requests at a time than there are prompts: so many never run.
+
+    Raises:
+        DraftwoodError: there are fewer prompts.
+    """
+    if wanted > prompts:
+        raise DraftwoodError(
+            f"{option} has {wanted}, and there are only {prompts} prompts: give at most {prompts}, "
+            "or more prompts"
+        )
+
+
 def evenly(members: Sequence[Prompt], count: int) -> list[Prompt]:
     """At most ``count`` members, evenly spaced, with the first one."""
     n = len(members)

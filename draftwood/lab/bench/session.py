@@ -31,7 +31,7 @@ from draftwood.lab.bench.excerpts import excerpt, first_of_each_task
 from draftwood.lab.bench.journal import Journal
 from draftwood.lab.bench.margins import Margin, margin
 from draftwood.lab.bench.measure import Contender, Decoding
-from draftwood.lab.bench.prompts import Prompt, read
+from draftwood.lab.bench.prompts import Prompt, check_count, read
 from draftwood.lab.bench.provenance import decisive, part_of, provenance
 from draftwood.lab.bench.quiet import recorded
 from draftwood.lab.bench.rows import Run
@@ -77,6 +77,7 @@ class Session:
         joining = unnamed_peers(c.name for c in self.choices) if settings.peers else []
         settings.defaults.check([*(c.name for c in self.choices), *joining])
         self.prompts: list[Prompt] = read(settings.prompts, settings.limit)
+        check_count("--batch", settings.batch, len(self.prompts))
         if settings.best is not None:
             settings.best.refuse(self.prompts, settings.recorded())
         own = {c.name: c.method for c in self.choices if isinstance(c, OwnChoice)}

@@ -159,7 +159,8 @@ def _run(argv: Sequence[str] | None) -> Any:
     try:
         # A command that ends with an exit code of its own returns it here.
         code = cli.main(args=argv, prog_name="draftwood", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may be closed
+            sys.stdout.flush()
     except RequestFailed as error:
         return _failed(error.reason, 1)
     except DraftwoodError as error:
@@ -191,7 +192,7 @@ def _encoding(error: UnicodeError) -> str:
 
 def _forget_output() -> None:
     """Let standard output go nowhere, so that nothing fails once more when the process ends."""
-    with suppress(OSError, ValueError):  # it is no file, or closed
+    with suppress(AttributeError, OSError, ValueError):  # it is closed, or no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

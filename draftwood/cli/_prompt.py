@@ -46,7 +46,7 @@ def read_prompt(prompt: str | None, path: Path | None) -> str:
         except OSError as error:
             raise DraftwoodError(f"cannot read the prompt from {path}: {error.strerror}") from error
         return _text(content, f"the prompt in {path}")
-    if path is None and sys.stdin.isatty():
+    if sys.stdin is None or (path is None and sys.stdin.isatty()):  # None: it is closed
         raise DraftwoodError("no prompt: give it as text, as --file, or on standard input")
     return _text(sys.stdin.buffer.read(), "the prompt on standard input")
 

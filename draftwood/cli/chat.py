@@ -20,7 +20,7 @@ from draftwood.cli._options import (
     sampling_options,
 )
 from draftwood.cli._prompt import check_prompt
-from draftwood.cli.generate import show
+from draftwood.cli.generate import mean_length, show
 from draftwood.errors import DraftwoodError
 from draftwood.sampling.noise import SEED_LIMIT
 from draftwood.sampling.params import SamplingParams
@@ -85,6 +85,8 @@ def chat(
     from draftwood.engine.memory import memory_bytes
 
     memory_bytes(memory)
+    if sys.stdin is None:
+        raise DraftwoodError("no messages: standard input is closed")
     if system:
         check_prompt(system, "the system message")
     chosen = method_of(ctx, name)
@@ -195,7 +197,7 @@ def _figures(completion: Completion) -> str:
     rate = f"{1 / completion.tpot:.1f} tok/s, " if completion.tpot > 0 else ""
     cut = ", cut: --max-new-tokens allows more" if completion.reason == "length" else ""
     return (
-        f"[{len(completion.tokens)} tokens, {rate}{tally.mean_acceptance_length:.2f} tokens per "
+        f"[{len(completion.tokens)} tokens, {rate}{mean_length(tally)} tokens per "
         f"call, first after {completion.ttft:.2f} s{cut}]"
     )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from draftwood.cli._compare import Comparison
     from draftwood.engine.engine import Engine
     from draftwood.engine.request import Completion, Delta, Request
-    from draftwood.engine.stats import StepStats
+    from draftwood.engine.stats import StepStats, Tally
     from draftwood.grammars.grammar import Grammar
     from draftwood.methods.recipe import Method
     from draftwood.models import Loaded
@@ -175,12 +175,18 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else round(value, 4)  # JSON has no NaN
 
 
+def mean_length(tally: Tally) -> str:
+    """Tokens per call, to be shown; ``-`` without calls."""
+    length = tally.mean_acceptance_length
+    return "-" if math.isnan(length) else f"{length:.2f}"
+
+
 def _line(method: Method, completion: Completion) -> str:
     tally = completion.tally
     return (
         f"[{method.name}: {len(completion.tokens)} tokens, {tally.steps} target "
         f"call{'' if tally.steps == 1 else 's'}, "
-        f"{tally.mean_acceptance_length:.2f} tokens per call, "
+        f"{mean_length(tally)} tokens per call, "
         f"{_rate(completion):.2f} tok/s, {completion.reason}]"
     )
 

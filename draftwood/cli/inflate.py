@@ -87,6 +87,7 @@ def inflate(
     import torch
 
     from draftwood import models
+    from draftwood.lab.bench.stopping import stoppable
     from draftwood.lab.inflate.checkpoint import HEAD, WrittenHead, check_place, write
     from draftwood.lab.inflate.head import has_rows_of, inflate_head
     from draftwood.lab.inflate.head_check import check_head
@@ -146,7 +147,8 @@ def inflate(
             "parameters": made_head.num_parameters(),
             "check": _recorded(checks.get("the head")),
         }
-    write(out_dir, made, loaded.tokenizer, record, written)
+    with stoppable():
+        write(out_dir, made, loaded.tokenizer, record, written)
     before = source.num_parameters()
     click.echo(
         f"{out_dir}: {plan.parameters:,} parameters in {dtype}, "

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from draftwood import cli
 from draftwood.cli._prompt import encode
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method, recipes
@@ -105,6 +106,27 @@ def test_stop_string_ends_the_text(checkpoint: str) -> None:
     found = generate(checkpoint, "--stop", stop)
     assert found["text"] == text[: text.index(stop)]
     assert found["finish_reason"] == "stop"
+
+
+def test_a_text_without_steps_has_no_tokens_per_call(checkpoint: str) -> None:
+    code, _, err = run("generate", PROMPT, "--model", checkpoint, "--max-new-tokens", "1")
+    assert (code, "1 tokens, 0 target calls, - tokens per call" in err) == (0, True), err
+
+
+@pytest.mark.parametrize("argv", [["generate"], ["generate", "--file", "-"], ["chat", "smollm2"]])
+def test_a_closed_standard_input_is_no_prompt(
+    argv: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(argv)
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.startswith("draftwood: no ")
+
+
+def test_a_closed_standard_output_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    cli.main(["methods"])
 
 
 def test_tree_draws_a_step(checkpoint: str) -> None:

@@ -1,6 +1,8 @@
 """``draftwood inflate`` from end to end: what it writes, says and refuses."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +243,19 @@ def test_an_interrupted_write_leaves_nothing(
         assert "disk full" in err
     else:
         assert code == 130
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_write_that_sigterm_ends_leaves_nothing(
+    checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        PreTrainedTokenizerBase,
+        "save_pretrained",
+        lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM),
+    )
+    code, _, _ = run("inflate", "--model", checkpoint, *flags(), str(tmp_path / "large"))
+    assert code == 143
     assert not list(tmp_path.iterdir())
 
 

@@ -240,7 +240,11 @@ class ForwardPass:
                     draftwood_visibility=step,
                     **extra,
                 )
-        return scored(output, taps, layers.take_states())
+        found = scored(output, taps, layers.take_states())
+        if keep is not None and len(found.logits) == ids.shape[1] != len(keep):
+            # Some wrappers of a language model drop the argument and return all rows.
+            return found._replace(logits=found.logits.index_select(0, keep))
+        return found
 
     def _send(
         self,

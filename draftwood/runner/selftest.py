@@ -48,6 +48,7 @@ class Reference:
     Attributes:
         prefixes: cached tokens of two sequences of different lengths.
         trees: eight nodes with siblings on three levels, and a chain.
+        after_prefixes: float ``[V]`` per prefix, the logits after it.
         expected: float ``[n, V]`` per tree.
         follow_up: a token after node 7 of the first tree.
         expected_follow_up: float ``[V]``, the logits after it.
@@ -59,6 +60,7 @@ class Reference:
 
     prefixes: tuple[tuple[int, ...], ...]
     trees: tuple[TokenTree, ...]
+    after_prefixes: tuple[torch.Tensor, ...]
     expected: tuple[torch.Tensor, ...]
     follow_up: int
     expected_follow_up: torch.Tensor
@@ -127,14 +129,14 @@ def _noise(model: Any, reference: Reference, device: torch.device) -> float:
         return 0.0  # a model that takes no cache or no positions is refused elsewhere
     largest = float(expected.abs().max()) or 1.0
     difference = max(
-        float((rows[: len(path)] - expected[[*path]].float()).abs().max()) / largest
+        float((rows[1 : len(path) + 1] - expected[[*path]].float()).abs().max()) / largest
         for rows, path in zip(found, paths, strict=True)
     )
     return difference if difference < math.inf else 0.0
 
 
 Scorer: TypeAlias = Callable[[Sequence[int], Sequence[int]], torch.Tensor]
-"""Float ``[n, V]``: the logits after each of n tokens that follow a prefix."""
+"""Float ``[1 + n, V]``: the logits after a prefix, and after each of n tokens that follow it."""
 
 
 def _at_once(
@@ -143,7 +145,7 @@ def _at_once(
     ids = torch.tensor([[*prefix, *path]], device=device)
     with torch.inference_mode():
         logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits[0]
-    return logits[len(prefix) :]
+    return logits[len(prefix) - 1 :]
 
 
 def _as_generate(
@@ -169,7 +171,7 @@ def _batch_as_generate(
     prefix: Sequence[int],
     paths: Sequence[Sequence[int]],
 ) -> torch.Tensor:
-    """Score paths of one length after a prefix, ``[B, n, V]``; see :func:`_as_generate`."""
+    """Score paths of one length after a prefix, ``[B, 1 + n, V]``; see :func:`_as_generate`."""
     ids = torch.tensor([[*prefix, *path] for path in paths], device=device)
     places = torch.arange(ids.shape[1], device=device)[None] + shift
     rows: list[torch.Tensor] = []
@@ -189,7 +191,7 @@ def _batch_as_generate(
             cache, held = output.past_key_values, end
             rows.append(output.logits[:, -1])
         model(input_ids=ids[:, :1], position_ids=places[:, :1] * 0, use_cache=False)
-    return torch.stack(rows[1:], dim=1)
+    return torch.stack(rows, dim=1)
 
 
 def _tokens(vocab_size: int, n: int) -> list[int]:
@@ -244,7 +246,7 @@ def _reference(
         tree_of(tokens[40:43], _OTHER_PARENTS),
     )
     follow_up = tokens[50]
-    expected = []
+    after_prefixes, expected = [], []
     last: torch.Tensor | None = None
     for prefix, tree, leaves in zip(prefixes, trees, (LEAVES, (2,)), strict=True):
         rows: dict[int, torch.Tensor] = {}
@@ -252,14 +254,16 @@ def _reference(
             committed = tree is trees[0] and leaf == _COMMITTED
             path = (0, *tree.path(leaf))
             ids = [int(tree.tokens[node]) for node in path]
-            logits = score(prefix, [*ids, follow_up] if committed else ids)
+            before, *logits = score(prefix, [*ids, follow_up] if committed else ids)
             if committed:
                 last = logits[-1]
             for depth, node in enumerate(path):
                 rows[node] = logits[depth]
+        after_prefixes.append(before)
         expected.append(torch.stack([rows[node] for node in range(len(tree))]))
     assert last is not None
-    return Reference(prefixes, trees, tuple(expected), follow_up, last, shift, chunk)
+    references = (tuple(after_prefixes), tuple(expected))
+    return Reference(prefixes, trees, *references, follow_up, last, shift, chunk)
 
 
 def tolerance(dtype: torch.dtype, device: torch.device) -> float:
@@ -270,7 +274,7 @@ def tolerance(dtype: torch.dtype, device: torch.device) -> float:
 
 
 def check_reference(runner: Runner, reference: Reference) -> None:
-    """Compare trees, ragged batches, single-token steps and a committed path with the reference.
+    """Compare prompts, trees, ragged batches, single tokens and a committed path with a reference.
 
     Raises:
         DraftwoodError: a check failed; the message names it and the error.
@@ -298,7 +302,9 @@ def _check_reference(runner: Runner, reference: Reference) -> None:
 
     slots = [runner.open(len(prefix) + len(tree)) for prefix in reference.prefixes]
     try:
-        runner.prefill(slots, reference.prefixes, Needs())
+        prompts = runner.prefill(slots, reference.prefixes, Needs())
+        for prompt, wanted in zip(prompts, reference.after_prefixes, strict=True):
+            check("the logits after a prompt are not the model's own", prompt.logits[0], wanted)
         logits = runner.forward(slots[:1], [tree], Needs())[0].logits
         check("a tree's nodes do not get the logits of their paths", logits, expected)
         batch = runner.forward(slots, reference.trees, Needs())

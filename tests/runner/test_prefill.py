@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs, TargetOutput
@@ -13,7 +14,7 @@ from draftwood.runner import prefill
 from draftwood.runner.attach import attach
 from draftwood.runner.prefill import ChunkedPrefill
 from draftwood.runner.runner import Runner
-from tests.factories.model_families import FAMILIES, VOCAB
+from tests.factories.model_families import FAMILIES, SMALL, VOCAB, make_model
 from tests.factories.path_logits import TOLERANCE, plain_logits, random_prompts, worst
 
 
@@ -73,6 +74,24 @@ def test_a_prompt_may_continue_a_slot(llama: Runner) -> None:
     found = llama.prefill(slots[::-1], [text[7:] for text in texts[::-1]], Needs())
     for text, rows in zip(texts[::-1], found, strict=True):
         assert worst(rows, plain_logits(llama.model, text)[-1:]) < TOLERANCE
+
+
+class _AllRows(LlamaForCausalLM):  # type: ignore[no-untyped-call]
+    """A wrapper that drops ``logits_to_keep``, such as that of Qwen2-Audio."""
+
+    def forward(self, *args: Any, logits_to_keep: Any = 0, **kwargs: Any) -> Any:
+        return super().forward(*args, **kwargs)
+
+
+def test_models_that_return_the_logits_of_all_rows() -> None:
+    runner = attach(make_model(_AllRows, LlamaConfig, **SMALL), chunk=8)
+    texts = random_prompts(np.random.default_rng(2), (12, 1, 20), VOCAB)
+    slots = [runner.open(40) for _ in texts]
+    for text, rows in zip(texts, runner.prefill(slots, texts, Needs()), strict=True):
+        expected = plain_logits(runner.model, text)[-1:]
+        assert worst(rows, expected) < TOLERANCE
+        assert rows.argmax.tolist() == expected.argmax(-1).tolist()
+    runner.detach()
 
 
 @pytest.mark.parametrize("prompt_rows", [False, True])

@@ -1,5 +1,6 @@
 """The self-test fails for everything that would make trees silently wrong."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,15 @@ import torch
 from torch import nn
 
 from draftwood.errors import DraftwoodError
+from draftwood.protocols import TargetOutput
 from draftwood.runner import attention
 from draftwood.runner.attach import attach
+from draftwood.runner.prefill import ChunkedPrefill
 from draftwood.runner.selftest import tolerance
 from tests.factories.model_families import FAMILIES
 
 OF_PATHS = "nodes do not get the logits of their paths"
+OF_PROMPTS = "the logits after a prompt are not the model's own"
 
 
 def refused(model: Any, reason: str) -> None:
@@ -152,6 +156,17 @@ def noisy(monkeypatch: pytest.MonkeyPatch, share: float) -> Any:
 def test_a_models_own_noise_is_allowed_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """But not any noise: a model that is another one with a cache is no noise."""
     attach(noisy(monkeypatch, 0.08), packing=False).detach()
-    refused(noisy(monkeypatch, 0.5), OF_PATHS)
+    refused(noisy(monkeypatch, 0.5), OF_PROMPTS)
     monkeypatch.setattr("draftwood.runner.selftest._noise", lambda *_: 0.0)
-    refused(noisy(monkeypatch, 0.08), OF_PATHS)
+    refused(noisy(monkeypatch, 0.08), OF_PROMPTS)
+
+
+def test_the_rows_after_prompts_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ChunkedPrefill.run
+
+    def first_rows(*given: Any) -> list[TargetOutput]:
+        outputs = run(*given)
+        return [replace(each, logits=outputs[0].logits) for each in outputs]
+
+    monkeypatch.setattr(ChunkedPrefill, "run", first_rows)
+    refused(FAMILIES["llama"](), OF_PROMPTS)

@@ -36,7 +36,7 @@ def downloaded(tensors: Sequence[torch.Tensor]) -> list[NDArray[Any]]:
     ]
     packed = flat[0] if len(flat) == 1 else torch.cat(flat)
     if device.type == "cuda":
-        there = torch.empty(packed.shape, dtype=torch.int32, pin_memory=True)
+        there = torch.empty(packed.shape, dtype=torch.int32, device="cpu", pin_memory=True)
         there.copy_(packed, non_blocking=True)
         recorded_event(device).synchronize()
     else:
@@ -57,7 +57,7 @@ def uploaded(parts: Sequence[NDArray[np.int64]], device: torch.device) -> list[t
         return [torch.from_numpy(part) for part in parts]
     cuda = device.type == "cuda"
     sizes = [part.size for part in parts]
-    here = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=cuda)
+    here = torch.empty(sum(sizes), dtype=torch.int64, device="cpu", pin_memory=cuda)
     np.concatenate([part.ravel() for part in parts], out=here.numpy())
     there = torch.empty(here.shape, dtype=torch.int64, device=device)
     there.copy_(here, non_blocking=cuda)
@@ -134,7 +134,8 @@ class Staging:
         old = self._buffers
         size = max(size, 2 * len(old[0])) if old else size
         self._buffers = [
-            torch.zeros(size, dtype=torch.int64, pin_memory=self._cuda) for _ in self._events
+            torch.zeros(size, dtype=torch.int64, device="cpu", pin_memory=self._cuda)
+            for _ in self._events
         ]
         for before, after in zip(old, self._buffers, strict=False):
             after[: len(before)] = before

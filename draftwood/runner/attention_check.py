@@ -65,27 +65,31 @@ def check_attention(
     generator = torch.Generator().manual_seed(0)
 
     def noise(*sizes: int) -> Tensor:
-        return torch.randn(sizes, generator=generator).to(device, dtype)
+        return torch.randn(sizes, generator=generator, device="cpu").to(device, dtype)
 
-    entries, table = 4 * BLOCK, torch.tensor(_TABLE)
+    entries, table = 4 * BLOCK, torch.tensor(_TABLE, device="cpu")
     queries = noise(sum(_NODES), group * kv_heads, width)
     keys, values = noise(entries, kv_heads, width), noise(entries, kv_heads, value_width)
     trees = [tree_of(range(n), [(node - 1) // 2 for node in range(n)]) for n in _NODES]
     builder = DeviceTrees(attend, (LayerKind("full_attention"),), group, dtype, device)
     _, plan = builder.build(_LENGTHS, trees, [0] * len(trees))
     numbers = torch.from_numpy(plan.numbers).to(device)
-    seen = plan.seen(numbers, torch.tensor(_ROWS).to(device), table.to(device))
+    seen = plan.seen(numbers, torch.tensor(_ROWS, device=device), table.to(device))
     found = attend(queries, keys, values, seen).float()
     spans = pairwise(accumulate(_NODES, initial=0))
     for (start, end), tree, length, row in zip(spans, trees, _LENGTHS, _ROWS, strict=True):
         own, other = (
-            each[(table[row][:, None] + torch.arange(BLOCK)).flatten()[: length + len(tree)]]
+            each[
+                (table[row][:, None] + torch.arange(BLOCK, device="cpu")).flatten()[
+                    : length + len(tree)
+                ]
+            ]
             .float()
             .repeat_interleave(group, dim=1)
             for each in (keys, values)
         )
         scores = torch.einsum("qhd,khd->hqk", queries[start:end].float(), own) * width**-0.5
-        shown = torch.ones(len(tree), length + len(tree), dtype=torch.bool)
+        shown = torch.ones(len(tree), length + len(tree), dtype=torch.bool, device="cpu")
         shown[:, length:] = torch.from_numpy(ancestors(tree.parents.tolist())).bool()
         weights = scores.masked_fill(~shown.to(device), -torch.inf).softmax(dim=-1)
         expected = torch.einsum("hqk,khd->qhd", weights, other)

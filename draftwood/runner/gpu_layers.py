@@ -305,7 +305,7 @@ def _agrees(layer: GpuLayer, attend: AttendTrees, dtype: torch.dtype, device: to
     tree = tree_of(range(_NODES), [(node - 1) // 2 for node in range(_NODES)])
 
     def drawn(*sizes: int) -> Tensor:
-        return torch.randn(sizes, generator=generator).to(device, dtype)
+        return torch.randn(sizes, generator=generator, device="cpu").to(device, dtype)
 
     x, factors = drawn(1, _NODES, hidden), (drawn(1, _NODES, width), drawn(1, _NODES, width))
     found = []

@@ -90,6 +90,7 @@ _REACHES = {
     "sliding_attention": ("sliding_window", None),
     "chunked_attention": (None, "attention_chunk_size"),
 }
+_CPU = torch.device("cpu")
 _BITS = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -173,9 +174,7 @@ def one_or_all(masks: dict[str, torch.Tensor]) -> Masks:
     return MasksByKind(masks) if len(masks) > 1 else next(iter(masks.values()))
 
 
-def unmasked(
-    kinds: Sequence[LayerKind], dtype: torch.dtype, device: torch.device | None = None
-) -> ReadyMasks:
+def unmasked(kinds: Sequence[LayerKind], dtype: torch.dtype, device: torch.device) -> ReadyMasks:
     """A mask of the right rank, for attention that needs none."""
     mask = torch.zeros(1, 1, 1, 1, dtype=dtype, device=device)
     return ReadyMasks(one_or_all({kind.name: mask for kind in kinds}))
@@ -212,11 +211,13 @@ class TreeMasks:
         bits = _BITS[dtype.itemsize]
         self._bits = bits
         as_int = getattr(torch, np.dtype(bits).name)
-        self._hide: Any = bits(torch.tensor(-torch.inf, dtype=dtype).view(as_int).item())
+        self._hide: Any = bits(
+            torch.tensor(-torch.inf, dtype=dtype, device=_CPU).view(as_int).item()
+        )
         self._shape = (0, 0, 0)
         self._planes: dict[LayerKind | None, tuple[torch.Tensor, NDArray[Any]]] = {}
         self._dirty: list[tuple[int, int, int]] = []
-        self._unmasked = unmasked(kinds, dtype)
+        self._unmasked = unmasked(kinds, dtype, _CPU)
 
     def build(
         self,
@@ -263,8 +264,8 @@ class TreeMasks:
             return Visibility.CAUSAL, self._unmasked
         masks = {}
         for kind in self._kinds:
-            hidden = hidden_in_chunk(kind, torch.tensor(starts), q, kv)[:, None]
-            mask = torch.zeros(hidden.shape, dtype=self._dtype)
+            hidden = hidden_in_chunk(kind, torch.tensor(starts, device=_CPU), q, kv)[:, None]
+            mask = torch.zeros(hidden.shape, dtype=self._dtype, device=_CPU)
             masks[kind.name] = mask.masked_fill_(hidden, -torch.inf)
         return Visibility.CHUNK, ReadyMasks(one_or_all(masks))
 
@@ -330,7 +331,7 @@ class TreeMasks:
         limited = [kind for kind in self._kinds if kind.reach < np.inf]
         planes: dict[LayerKind | None, tuple[torch.Tensor, NDArray[Any]]] = {}
         for kind in (None, *limited):
-            plane = torch.zeros(shape, dtype=self._dtype)
+            plane = torch.zeros(shape, dtype=self._dtype, device=_CPU)
             as_int = getattr(torch, np.dtype(self._bits).name)
             planes[kind] = (plane, plane.view(as_int).numpy())
         # Not before all planes are there: without the memory for them, the old ones go on.

@@ -55,8 +55,8 @@ def _computes(module: nn.Module, formula: Formula, eps: float) -> bool:
     width = weight.shape[0]
     with torch.no_grad():
         for rows, scale in enumerate(_SCALES, 1):
-            x = (torch.randn(2, rows, width, generator=generator) * scale).to(weight)
-            other = torch.randn(width, generator=generator).to(weight)
+            x = (torch.randn(2, rows, width, generator=generator, device="cpu") * scale).to(weight)
+            other = torch.randn(width, generator=generator, device="cpu").to(weight)
             try:
                 found = torch.func.functional_call(module, {"weight": other}, (x,))
             except (TypeError, RuntimeError, ValueError):

@@ -120,7 +120,7 @@ def _searched(logits: torch.Tensor, top_k: int) -> HostRows:
     found = top_of_rows(rows, k)
     if found is None:
         best, tokens, probs = _long_rows(rows, k) if vocab > _LONG else _short_rows(rows.float(), k)
-        found = _numbers_only(rows, torch.tensor(best)).numpy(), tokens, probs
+        found = _numbers_only(rows, torch.tensor(best, device="cpu")).numpy(), tokens, probs
     best, tokens, probs = found
     return best.reshape(b, q), tokens.reshape(b, q, k), probs.reshape(b, q, k)
 
@@ -156,7 +156,9 @@ def _short_rows(rows: torch.Tensor, k: int) -> HostRows:
 def _long_rows(rows: torch.Tensor, k: int) -> HostRows:
     n, vocab = rows.shape
     single = rows.dtype == torch.float32
-    maxima, sums, buffer = torch.empty(_chunks(rows).shape[:2]), torch.empty(n), torch.empty(vocab)
+    maxima, sums, buffer = (
+        torch.empty(size, device="cpu") for size in (_chunks(rows).shape[:2], (n,), (vocab,))
+    )
     bodies = _chunks(rows) if single else repeat(_chunks(buffer))
     # Row by row, so that a row's sum does not depend on the other rows or their number.
     for row, body, peaks, total in zip(rows, bodies, maxima, sums, strict=False):

@@ -119,7 +119,7 @@ class AssistantDrafter(AheadDrafter):
     def __init__(self, assistant: Assistant, target: Target) -> None:
         import torch
 
-        super().__init__(torch.arange(assistant.outputs), target.info)
+        super().__init__(torch.arange(assistant.outputs, device="cpu"), target.info)
         self._assistant = assistant
         self._target = target
         self._texts: dict[int, _Text] = {}

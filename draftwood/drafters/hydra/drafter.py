@@ -88,7 +88,7 @@ class HydraDrafter(PathDrafter):
     def __init__(self, heads: HydraHeads, target: TargetInfo) -> None:
         import torch
 
-        super().__init__(torch.arange(heads.outputs), target, len(heads.heads))
+        super().__init__(torch.arange(heads.outputs, device="cpu"), target, len(heads.heads))
         self._heads = heads
         self._texts: dict[int, _Text] = {}
 

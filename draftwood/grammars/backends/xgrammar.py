@@ -129,7 +129,7 @@ class XgrammarMatcher:
     def bits(self) -> NDArray[np.int64]:
         """See :class:`draftwood.grammars.matcher.Matcher`."""
         found = np.zeros(words(self._size), dtype=np.int64)
-        own = torch.zeros((1, -(-self._size // 32)), dtype=torch.int32)
+        own = torch.zeros((1, -(-self._size // 32)), dtype=torch.int32, device="cpu")
         self._matcher.fill_next_token_bitmask(own, 0)
         found.view(np.int32)[: own.shape[1]] = own[0].numpy()
         allow(found, self._ends, legal=False)

@@ -102,7 +102,7 @@ def pad_token(*sources: Any) -> int | None:
         for source in sources:
             found = source.get(name) if isinstance(source, dict) else getattr(source, name, None)
             if found is not None:
-                return int(torch.as_tensor(found).reshape(-1)[0])
+                return int(torch.as_tensor(found, device="cpu").reshape(-1)[0])
     return None
 
 

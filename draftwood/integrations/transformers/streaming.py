@@ -30,7 +30,7 @@ class SingleEndStreamer(BaseStreamer):
 def put_tokens(streamer: Any, delta: Delta) -> None:
     """Put each token int64 ``[1]`` on the CPU, as ``generate`` does."""
     for token in delta.tokens:
-        streamer.put(torch.tensor([token]))
+        streamer.put(torch.tensor([token], device="cpu"))
 
 
 def refuse_rows(count: int) -> None:

@@ -45,6 +45,7 @@ class JoinedLinears:
         """Whether the weights are on a GPU."""
         return self._weight.is_cuda
 
+    @torch.inference_mode(mode=False)
     def undo(self) -> None:
         """Give each linear a weight of its own."""
         for each, place in zip(self._linears, self._places, strict=True):
@@ -101,7 +102,8 @@ def join_linears(linears: Sequence[nn.Module | None]) -> JoinedLinears | None:
     if not joinable(linears):
         return None
     try:
-        with torch.no_grad():
+        # A weight that is made in inference mode could not be changed in place afterwards.
+        with torch.inference_mode(mode=False), torch.no_grad():
             found = JoinedLinears([each for each in linears if isinstance(each, nn.Linear)])
     except torch.OutOfMemoryError:
         return None

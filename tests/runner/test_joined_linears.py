@@ -45,6 +45,21 @@ def test_outputs_and_weights_stay_what_they_were(bias: bool) -> None:
     assert torch.equal(given[1].weight, before[1]["weight"] * 2)
 
 
+def test_weights_that_are_joined_in_inference_mode_can_be_changed_afterwards() -> None:
+    given = linears(bias=True)
+    with torch.inference_mode():
+        found = joined(given)
+    check(found, given)
+    with torch.no_grad():
+        given[1].weight.mul_(2)
+        given[1].bias.mul_(2)
+    check(found, given)
+    with torch.inference_mode():
+        found.undo()
+    assert not any(each.is_inference() for linear in given for each in linear.parameters())
+    given[1](torch.randn(5, 8)).sum().backward()
+
+
 def test_a_linear_that_has_changed_is_called_by_itself() -> None:
     given = linears()
     found = joined(given)

@@ -103,13 +103,18 @@ def position_limits(config: Any) -> tuple[int, ...]:
 def context_limit_of(config: Any) -> int | None:
     """The longest text, in tokens, that a config allows; None if it has no limit.
 
-    With dynamic NTK scaling that is ``factor`` times the positions of training.
+    With dynamic NTK scaling and YaRN, ``factor`` times the positions of training if that is more.
     """
     limit: int | None = getattr(config, "max_position_embeddings", None)
     rope = _settings(config)
     kind = str(rope.get("rope_type", rope.get("type")))  # models with own code may say "type"
     if limit and "dynamic" in kind:
         return int(limit * rope.get("factor", 1.0))
+    if limit and kind == "yarn":
+        # Configs of several models keep max_position_embeddings of training beside such settings.
+        own = getattr(config, "original_max_position_embeddings", None)
+        trained = rope.get("original_max_position_embeddings") or own or limit
+        return max(limit, int(trained * (rope.get("factor") or 1.0)))
     return limit or None
 
 
@@ -121,9 +126,9 @@ def _settings(config: Any) -> dict[str, Any]:
 
 def _find_regime(clone: nn.Module, kind: str | None, lengths: Sequence[int]) -> Regime | None:
     """The regime of a rotary module; None if its factors do not depend on the extent."""
-    x, one = torch.zeros(1, 1, 1), torch.ones((1, 1), dtype=torch.int64)
-    device = next((b.device for b in clone.buffers()), x.device)
-    x, one = x.to(device), one.to(device)
+    device = next((b.device for b in clone.buffers()), torch.device("cpu"))
+    x = torch.zeros(1, 1, 1, device=device)
+    one = torch.ones((1, 1), dtype=torch.int64, device=device)
     extra = () if kind is None else (kind,)
 
     def same(first: int, second: int) -> bool:

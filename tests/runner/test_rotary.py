@@ -399,12 +399,17 @@ def test_limits_and_context_of_a_config(
         ({"rope_type": "dynamic"}, 64),
         ({"type": "dynamic", "factor": 2}, 128),
         ({"type": "linear", "factor": 2.0}, 64),
+        ({"rope_type": "yarn", "factor": 4.0}, 256),
+        ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}, 128),
+        ({"rope_type": "yarn", "factor": 1.5, "original_max_position_embeddings": 32}, 64),
+        ({"rope_type": "yarn", "factor": None}, 64),
     ],
 )
 def test_the_context_of_any_spelling(rope: dict[str, Any], context: int) -> None:
     older = SimpleNamespace(rope_scaling=rope, max_position_embeddings=64)
     assert context_limit_of(older) == context
-    assert position_limits(older) == (64,)
+    original = rope.get("original_max_position_embeddings", 64)
+    assert position_limits(older) == tuple(sorted({original, 64}))
 
 
 def test_a_text_that_is_cached_twice_for_a_while_takes_memory_twice() -> None:

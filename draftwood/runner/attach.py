@@ -95,7 +95,7 @@ def attach(
 
     Raises:
         DraftwoodError: the model cannot decode trees losslessly; the message says why. Or it is
-            attached with other settings, or its device or dtype has changed since.
+            attached with other settings, or its device, dtype or vocabulary has changed since.
     """
     chunk = None if chunk is None else integer("chunk", chunk)
     if chunk is not None and chunk < 1:

@@ -46,7 +46,7 @@ def unmark_attached(model: Any) -> None:
 
 
 def attached_runner(model: Any) -> Runner | None:
-    """The model's runner, even if the model was moved since; None if it is not attached."""
+    """The model's runner, even if the model has changed since; None if it is not attached."""
     known = vars(base_of(model)).get(_KEY)
     return None if known is None else known.runner
 

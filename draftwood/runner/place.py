@@ -1,4 +1,4 @@
-"""Where a model is, and how its attention is computed: what an attachment relies on."""
+"""Where a model is, its vocabulary, and its attention: what an attachment relies on."""
 
 from typing import Any
 
@@ -11,9 +11,13 @@ def base_of(model: Any) -> Any:
 
 
 def place_of(model: Any) -> str:
-    """Its dtype and device, as text."""
-    parameter = next(p for p in base_of(model).parameters() if p.is_floating_point())
-    return f"{parameter.dtype} on {parameter.device}"
+    """Its dtype and device, and the tokens that it embeds and scores, as text."""
+    base = base_of(model)
+    parameter = next(p for p in base.parameters() if p.is_floating_point())
+    counted = ("get_input_embeddings", "num_embeddings"), ("get_output_embeddings", "out_features")
+    # By attribute: to read a packed weight restores it.
+    embedded, scored = (getattr(getattr(base, get)(), count, "?") for get, count in counted)
+    return f"{parameter.dtype} on {parameter.device} with {embedded} embeddings, {scored} logits"
 
 
 def attention_of(model: Any) -> str:

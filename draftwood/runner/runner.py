@@ -112,10 +112,10 @@ class Runner:
             )
 
     def refuse_moved(self) -> None:
-        """Refuse a model that was moved or cast.
+        """Refuse a model that was moved, cast or resized.
 
         Raises:
-            DraftwoodError: its device or dtype has changed since it was attached.
+            DraftwoodError: its device, dtype or vocabulary has changed since it was attached.
         """
         place = place_of(self.model)
         if place != self._place:
@@ -144,8 +144,9 @@ class Runner:
         """Reserve a slot for a request of up to ``capacity`` tokens and return its number.
 
         Raises:
-            DraftwoodError: the model was detached, moved, put into training mode, or given another
-                attention, or ``torch.autocast`` would compute in another dtype than the model's.
+            DraftwoodError: the model was detached, moved, resized, put into training mode, or given
+                another attention, or ``torch.autocast`` would compute in another dtype than the
+                model's.
         """
         self._refuse_detached()
         self.refuse_moved()

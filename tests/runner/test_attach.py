@@ -227,6 +227,19 @@ def test_a_second_attachment_is_the_first_unless_settings_differ() -> None:
     again.detach()
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_other_numbers_of_tokens_are_refused_after_attaching_too(tied: bool) -> None:
+    model = make_model(hf.LlamaForCausalLM, hf.LlamaConfig, **SMALL, tie_word_embeddings=tied)
+    runner = attach(model)
+    model.resize_token_embeddings(VOCAB + 8)
+    for again in (lambda: runner_of(model), lambda: runner.open(4)):
+        with pytest.raises(DraftwoodError, match=r"96 logits when .* call draftwood.detach"):
+            again()
+    detach(model)
+    assert attach(model).info.vocab_size == VOCAB + 8
+    detach(model)
+
+
 def test_a_copy_of_an_attached_model_is_refused() -> None:
     model = FAMILIES["llama"]()
     runner = attach(model, self_test=False)

@@ -5,6 +5,7 @@ Distances are counted in *depth*, never in cache entries. On a CPU the masks are
 attention reads them; :mod:`draftwood.runner.device_masks` builds those of other devices.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import add
@@ -91,6 +92,10 @@ _REACHES = {
     "chunked_attention": (None, "attention_chunk_size"),
 }
 _CPU = torch.device("cpu")
+_FEWEST_KEYS = 1 << 8
+"""Keys for which there is room in a mask on a CPU at least."""
+_TIMES, _SMALL = 4, 1 << 23
+"""Elements of such a mask at most, relative to what is asked for, and a number that may be kept."""
 _BITS = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -318,16 +323,21 @@ class TreeMasks:
         _, height, width = self._shape
         return plane.as_strided((b, 1, rows, kv), (height * width, height * width, width, 1))
 
+    def trim(self) -> None:
+        """Give back all memory."""
+        self._shape, self._planes, self._dirty = (0, 0, 0), {}, []
+
     def _reserve(self, b: int, rows: int, kv: int) -> None:
-        shape = self._shape
-        if b <= shape[0] and rows <= shape[1] and kv <= shape[2]:
-            return
         # Powers of two keep the number of re-allocations logarithmic in the longest sequence.
-        shape = (
-            max(shape[0], 1 << (b - 1).bit_length()),
-            max(shape[1], 1 << (rows - 1).bit_length()),
-            max(shape[2], 1 << max(8, (kv - 1).bit_length())),
-        )
+        asked = [1 << (n - 1).bit_length() for n in (b, rows, max(kv, _FEWEST_KEYS))]
+        most = max(_SMALL, _TIMES * math.prod(asked))
+        # Many short sequences and a long one seldom come together: the largest of each may be far
+        # more than any batch needs.
+        grown = [*map(max, self._shape, asked)]
+        sizes = grown if math.prod(grown) <= most else asked
+        shape = (sizes[0], sizes[1], sizes[2])
+        if shape == self._shape:
+            return
         limited = [kind for kind in self._kinds if kind.reach < np.inf]
         planes: dict[LayerKind | None, tuple[torch.Tensor, NDArray[Any]]] = {}
         for kind in (None, *limited):

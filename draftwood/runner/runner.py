@@ -176,8 +176,11 @@ class Runner:
             self.recurrent.release(slot)
 
     def trim(self) -> None:
-        """Give back the memory of the cache, if no slot is open."""
+        """Give back the memory of the cache and of masks, if no slot is open."""
         self.cache.trim()
+        masks = self._forward_pass.masks
+        if isinstance(masks, TreeMasks) and not self.cache.slots:
+            masks.trim()
         if self.recurrent is not None and not self.cache.slots:
             self.recurrent.trim()
 

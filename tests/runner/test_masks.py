@@ -1,6 +1,7 @@
 """Masks against a direct reading of the rule: same sequence, ancestor or prefix, within reach."""
 
 import itertools
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -149,6 +150,31 @@ def test_masks_that_cannot_grow_stay_as_they_were(monkeypatch: pytest.MonkeyPatc
         for kind in (SLIDING, FULL):
             expected = by_the_rule(kind, length, tree)
             assert torch.equal(found[kind.name][0, 0, :3], expected)
+
+
+def test_masks_take_memory_for_what_is_asked_together() -> None:
+    """Sizes of 64 short texts with large trees, and of a single long one with a small tree."""
+    masks, tree = TreeMasks((FULL,), 2, torch.float32), tree_of([1, 2, 3], [-1, 0, 0])
+    large = tree_of(range(65), [-1, *[0] * 64])
+
+    def kept(lengths: Sequence[int], given: TokenTree) -> int:
+        found: Any = made(masks.build(lengths, [given] * len(lengths), [0] * len(lengths))[1])
+        n = len(given)
+        for i, length in ((0, lengths[0]), (len(lengths) - 1, lengths[-1])):
+            expected = by_the_rule(FULL, length, given)
+            assert torch.equal(found[i, 0, n : 2 * n, : length + n], expected)
+        return int(found.untyped_storage().nbytes())
+
+    many, long = [300] * 64, [500_000]
+    assert kept(many, large) <= 4 * 64 * 256 * 512
+    for _ in range(2):
+        assert kept(long, tree) <= 4 * 8 * (1 << 19)
+        assert kept(many, large) <= 4 * 64 * 256 * 512
+    masks.trim()
+    assert kept([4], tree) <= 4 * 8 * 256
+    # Small masks are not made again when sizes go up and down.
+    built: list[Any] = [made(masks.build([n], [tree], [0])[1]) for n in (3000, 4, 3000, 9)]
+    assert len({mask.data_ptr() for mask in built}) == 1
 
 
 @pytest.mark.parametrize("kinds", [(FULL,), (SLIDING, FULL), (CHUNKED,)])

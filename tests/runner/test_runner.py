@@ -12,6 +12,7 @@ from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.device_masks import DeviceMasks
+from draftwood.runner.masks import TreeMasks
 from draftwood.runner.runner import Runner
 from draftwood.runner.static import StaticForward
 from draftwood.tree import TokenTree, tree_of
@@ -324,6 +325,19 @@ def test_a_released_row_is_zeroed(llama: Runner) -> None:
     attend_elsewhere(llama, "masks")
     found = llama.forward([slots[1], fresh], [tree_of([3], [-1])] * 2, NOTHING)
     assert all(bool(rows.logits.isfinite().all()) for rows in found)
+
+
+def test_masks_are_given_back_with_the_cache(llama: Runner) -> None:
+    masks = llama._forward_pass.masks
+    assert isinstance(masks, TreeMasks)
+    slot = llama.open(8)
+    llama.prefill([slot], [[1, 2]], Needs())
+    llama.forward([slot], [tree_of([3, 4, 5], [-1, 0, 0])], Needs())
+    llama.trim()
+    assert masks._planes
+    llama.release(slot)
+    llama.trim()
+    assert not masks._planes
 
 
 def test_a_slot_named_twice_is_refused(llama: Runner) -> None:

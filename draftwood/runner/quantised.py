@@ -31,7 +31,7 @@ def row_mixing(model: nn.Module) -> str | None:
         return (
             "torchao scales activations by the largest one of a whole forward (PerTensor), so a "
             "token's logits depend on its siblings in the tree; quantise with "
-            "granularity=PerRow()"
+            "granularity=PerRow(), to NVFP4 with use_dynamic_per_tensor_scale=False"
         )
     return None
 
@@ -42,5 +42,7 @@ def _scaled_together(weight: nn.Parameter) -> bool:
     A scale that was computed beforehand mixes no rows.
     """
     given = getattr(weight, "act_quant_kwargs", None)
+    if getattr(given, "use_dynamic_per_tensor_scale", False):  # of NVFP4, whatever else is known
+        return True
     whole = type(getattr(given, "granularity", None)).__name__ == "PerTensor"
     return whole and getattr(weight, "act_quant_scale", None) is None

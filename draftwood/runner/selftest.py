@@ -40,6 +40,10 @@ _REDUCED = 1e-2
 # by so many times their difference, of which more than the second number does not count.
 _TIMES, _NOISIEST = 3.0, 0.1
 
+# A node's logits stay what they are if another node's token changes, as the shapes stay the same.
+# The bound for them, relative to the tolerance, is less than a rounding of the largest logit.
+_EQUAL = 1e-2
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -285,18 +289,21 @@ def check_reference(runner: Runner, reference: Reference) -> None:
 
 def _check_reference(runner: Runner, reference: Reference) -> None:
     bound = tolerance(runner.info.dtype, runner.info.device)
-    bound = max(bound, _TIMES * min(reference.noise, _NOISIEST))
+    bound, exact = max(bound, _TIMES * min(reference.noise, _NOISIEST)), bound * _EQUAL
     tree, expected = reference.trees[0], reference.expected[0]
     scale = float(expected.abs().max()) or 1.0
 
     where = f" from position {reference.shift} on" if reference.shift else ""
 
-    def check(name: str, found: torch.Tensor, wanted: torch.Tensor) -> None:
-        error = float((found.float() - wanted.float()).abs().max()) / scale
-        if not error <= bound:
+    def off(found: torch.Tensor, wanted: torch.Tensor) -> float:
+        return float((found.float() - wanted.float()).abs().max()) / scale
+
+    def check(name: str, found: torch.Tensor, wanted: torch.Tensor, allowed: float = bound) -> None:
+        error = off(found, wanted)
+        if not error <= allowed:
             raise DraftwoodError(
                 f"self-test failed{where}: {name} (relative error {error:.1e}, allowed "
-                f"{bound:.0e}); this model cannot decode trees losslessly, decode it without "
+                f"{allowed:.0e}); this model cannot decode trees losslessly, decode it without "
                 "draftwood"
             )
 
@@ -314,7 +321,13 @@ def _check_reference(runner: Runner, reference: Reference) -> None:
         changed[5] = reference.follow_up
         moved = runner.forward(slots[:1], [tree_of(changed, PARENTS)], Needs())[0].logits
         others = [node for node in range(len(tree)) if node != 5]
-        check("a node's logits depend on nodes beside it", moved[others], logits[others])
+        allowed = bound if has_experts(runner.model) else exact
+        if not off(moved[others], logits[others]) <= allowed:
+            # Some kernels add in another order each time.
+            again = runner.forward(slots[:1], [tree], Needs())[0].logits
+            allowed = max(allowed, min(bound, 2 * off(again[others], logits[others])))
+        beside = "a node's logits depend on nodes beside it"
+        check(beside, moved[others], logits[others], allowed)
         prefix = reference.prefixes[0]
         _walk(runner, slots[0], prefix, tree, (0, *tree.path(6)), check, expected)
         runner.forward(slots[:1], [tree], Needs())
@@ -328,6 +341,14 @@ def _check_reference(runner: Runner, reference: Reference) -> None:
     finally:
         for slot in slots:
             runner.release(slot)
+
+
+def has_experts(model: Any) -> bool:
+    """Whether a model routes tokens to experts, which then compute other numbers of rows."""
+    return any(
+        "expert" in name.lower() or "moe" in type(module).__name__.lower()
+        for name, module in model.named_modules()
+    )
 
 
 def _walk(

@@ -1,6 +1,7 @@
 """The self-test fails for everything that would make trees silently wrong."""
 
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from draftwood.protocols import TargetOutput
 from draftwood.runner import attention
 from draftwood.runner.attach import attach
 from draftwood.runner.prefill import ChunkedPrefill
-from draftwood.runner.selftest import tolerance
+from draftwood.runner.selftest import has_experts, tolerance
 from tests.factories.model_families import FAMILIES
 
 OF_PATHS = "nodes do not get the logits of their paths"
@@ -104,6 +105,43 @@ def test_rows_that_depend_on_other_rows() -> None:
     for layer in model.model.layers:
         layer.mlp.up_proj = _SharedScale(layer.mlp.up_proj)
     refused(model, "self-test failed")
+
+
+class _SharedMean(nn.Module):
+    """A linear whose rows have a small part in common."""
+
+    def __init__(self, linear: nn.Linear, share: float) -> None:
+        super().__init__()
+        self.weight, self.bias, self.share = linear.weight, linear.bias, share
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mixed = x + self.share * x.mean(dim=-2, keepdim=True)
+        return nn.functional.linear(mixed, self.weight, self.bias)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_models_own_noise_is_not_allowed_between_nodes(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("draftwood.runner.selftest._noise", lambda *_: 0.1)
+    narrow = dtype is torch.bfloat16
+    model = FAMILIES["llama"]().to(dtype)
+    model.model.layers[1].mlp.up_proj = _SharedMean(
+        model.model.layers[1].mlp.up_proj, 0.02 if narrow else 1e-4
+    )
+    refused(model, r"a node's logits depend on nodes beside it .*allowed [25]e-0[46]")
+
+
+def test_kernels_that_add_in_another_order_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, calls = FAMILIES["llama"]().bfloat16(), count(1)
+    own = model.lm_head.forward
+    monkeypatch.setattr(model.lm_head, "forward", lambda x: own(x) * (1 + next(calls) % 7 * 4e-3))
+    attach(model, packing=False).detach()
+
+
+@pytest.mark.parametrize(("family", "routed"), [("llama", False), ("gpt_oss", True)])
+def test_models_with_experts_are_recognised(family: str, routed: bool) -> None:
+    assert has_experts(FAMILIES[family]()) == routed
 
 
 def test_entries_moved_to_the_wrong_place(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from draftwood.kernels.compiled import _command
 from draftwood.runner.attach import attach
 from draftwood.runner.cpu.int8 import Int8Linear, int8_weight, patch_int8
 from draftwood.runner.cpu.rows import RowsLinear
+from draftwood.runner.quantised import row_mixing
 from tests.factories.tiny_llama import tiny_llama
 from tests.runner.cpu.test_rows import ALLOWED, drawn
 
@@ -238,3 +239,12 @@ def test_one_scale_for_all_activations_of_a_forward_is_refused(together: bool) -
             attach(model)
     else:
         attach(model).detach()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_activations_of_nvfp4_may_have_one_scale_as_well(together: bool) -> None:
+    tensors = pytest.importorskip("torchao.prototype.mx_formats.nvfp4_tensor")
+    linear: Any = nn.Linear(16, 16)
+    given = tensors.QuantizeTensorToNVFP4Kwargs(use_dynamic_per_tensor_scale=together)
+    linear.weight.act_quant_kwargs = given
+    assert ("use_dynamic_per_tensor_scale=False" in (row_mixing(linear) or "")) == together

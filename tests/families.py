@@ -28,6 +28,7 @@ EXAMPLES = {
     "gpt_oss": "gpt-oss",
     "phi3": "Phi-3, Phi-4",
     "olmo2": "OLMo 2",
+    "stablelm": "StableLM 2, StableLM Zephyr",
     "gpt2": "GPT-2",
     "mixtral": "Mixtral 8x7B and 8x22B",
     "qwen3_moe": "Qwen3-30B-A3B",

@@ -172,7 +172,8 @@ def attach(
         caches = [_cache(each, layout) for each in masks]
         rotary = _with_extents(model, lengths, undo)
         forward_pass = ForwardPass(
-            model, caches[0], masks[0], device, direct_calls, rotary, fused_layers
+            *(model, caches[0], masks[0], device, direct_calls, rotary, fused_layers),
+            drops_step=layout.drops_step,
         )
         forward_pass.recurrent, forward_pass.ranks = recurrent, ranks
         # Recurrent layers keep states at the ends of forwards. On a GPU it is not measured.

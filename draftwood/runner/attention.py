@@ -1,12 +1,14 @@
 """Tree attention for unmodified Hugging Face models.
 
 An attention function and its mask function are registered as a pair, under one name per original
-implementation. The function acts only if the forward got ``draftwood_visibility=``. Otherwise the
-original runs, so plain ``generate`` computes the same as before.
+implementation. The function acts only if the forward got ``draftwood_visibility=``, or inside
+:func:`handed`. Otherwise the original runs, so plain ``generate`` computes the same as before.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -99,6 +101,22 @@ class HeadGroups:
 Step: TypeAlias = Visibility | Varlen | KernelAttention
 """How the queries of a forward see its keys."""
 
+_handed: ContextVar[Step | HeadGroups | None] = ContextVar("handed", default=None)
+
+
+@contextmanager
+def handed(step: Step | HeadGroups) -> Iterator[None]:
+    """A context of a forward whose decoder layers drop ``draftwood_visibility`` before attention.
+
+    Those of StableLM and Nemotron do.
+    """
+    token = _handed.set(step)
+    try:
+        yield
+    finally:
+        _handed.reset(token)
+
+
 # Arguments that do not change the result, given that the mask is ours.
 _HARMLESS = frozenset(
     {
@@ -167,6 +185,8 @@ def _delegating(original: str) -> AttentionFunction:
         draftwood_visibility: Step | HeadGroups | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if draftwood_visibility is None:
+            draftwood_visibility = _handed.get()
         if draftwood_visibility is None:
             if original == "eager":
                 function = _eager_of(module)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from draftwood.copies import Staging
 from draftwood.kernels.grouped import unplanned
 from draftwood.models.hidden_states import wanted
-from draftwood.runner.attention import Step, Varlen, Visibility
+from draftwood.runner.attention import Step, Varlen, Visibility, handed
 from draftwood.runner.block_cache import BlockCache
 from draftwood.runner.cache import KVCache
 from draftwood.runner.cpu.calls import DirectCalls
@@ -68,6 +68,7 @@ class ForwardPass:
         direct_calls: in force during a pass.
         fused_layers: in force during a pass.
         needs_extents: the rotary modules are patched and need the extent of every token.
+        drops_step: layers drop the argument that tells attention how queries see keys.
     """
 
     #: Added to all positions. The self-test uses it to reach far positions without a long text.
@@ -103,6 +104,8 @@ class ForwardPass:
         direct_calls: DirectCalls | None = None,
         needs_extents: bool = False,
         fused_layers: FusedLayers | GpuLayers | None = None,
+        *,
+        drops_step: bool = False,
     ) -> None:
         self.cache = cache
         self.masks = masks
@@ -112,6 +115,7 @@ class ForwardPass:
         self._fused_layers = fused_layers or FusedLayers()
         self._outer_calls = self._direct_calls.without(self._fused_layers.modules)
         self.needs_extents = needs_extents
+        self._drops_step = drops_step
         self._staging = Staging(device)
         self._ramps = Ramps()
 
@@ -226,7 +230,14 @@ class ForwardPass:
             extra["hidden"] = hidden
         layers = self._fused_layers.reading(taps, ids.shape[1])
         without_compile = eager() if self.compiled else nullcontext()
-        with layers, without_compile, unplanned(self.device), self.recurrent or nullcontext():
+        to_attention = handed(step) if self._drops_step else nullcontext()
+        with (
+            layers,
+            without_compile,
+            to_attention,
+            unplanned(self.device),
+            self.recurrent or nullcontext(),
+        ):
             if taps and not layers.direct:
                 extra["output_hidden_states"] = wanted(taps)
             # With few rows, what the layers have inside is called by their kernels.

@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from draftwood.errors import DraftwoodError
-from draftwood.runner.attention import HeadGroups
+from draftwood.runner.attention import HeadGroups, handed
 from draftwood.runner.cache import Plane, WithoutStates
 from draftwood.runner.masks import LayerKind, one_or_all
 
@@ -33,6 +33,8 @@ class CacheLayout:
         attended: query heads per key head, key heads, width of a key and of a value, of the layers.
         attended_as_cached: whether attention gets keys and values of the cached shapes. Models with
             latent attention cache less and expand it in each layer.
+        drops_step: whether its layers drop the argument that tells attention how queries see keys
+            (:func:`draftwood.runner.attention.handed`).
     """
 
     layers: tuple[tuple[Plane, Plane] | int | None, ...]
@@ -41,6 +43,7 @@ class CacheLayout:
     dtype: torch.dtype
     attended: frozenset[tuple[int, int, int, int]]
     attended_as_cached: bool
+    drops_step: bool
 
     @property
     def token_bytes(self) -> int:
@@ -99,27 +102,11 @@ def probe_cache(
     Raises:
         DraftwoodError: some other layer caches something else than keys and values.
     """
-    recorder, groups = _Recorder(), HeadGroups()
-    ids = torch.zeros((1, 2), dtype=torch.int64, device=device)
-    mask = torch.zeros((1, 1, 2, 2), dtype=model.dtype, device=device)
-    with torch.inference_mode():
-        try:
-            logits = model(
-                input_ids=ids,
-                position_ids=torch.arange(2, device=device)[None],
-                attention_mask=one_or_all({kind.name: mask for kind in kinds}),
-                past_key_values=recorder,
-                use_cache=True,
-                draftwood_visibility=groups,
-            ).logits
-        except DraftwoodError:
-            raise
-        except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError) as error:
-            raise DraftwoodError(
-                f"{type(model).__name__} does not run on a cache of keys and values with given "
-                f"positions in transformers {transformers.__version__} ({type(error).__name__}: "
-                f"{error}); decode it without draftwood"
-            ) from error
+    recorder, logits = _probe(model, kinds, device, groups := HeadGroups())
+    drops = not groups.sizes
+    if drops:
+        with handed(groups):
+            recorder, logits = _probe(model, kinds, device, groups)
     kept = sorted(recorder.states.difference(served))
     if kept:
         raise DraftwoodError(
@@ -150,7 +137,40 @@ def probe_cache(
             for group, (key, value) in zip(groups.sizes, groups.read, strict=True)
         ),
         attended_as_cached=[tuple(map(_plane, read)) for read in groups.read] == cached,
+        drops_step=drops,
     )
+
+
+def _probe(
+    model: Any, kinds: tuple[LayerKind, ...], device: torch.device, groups: HeadGroups
+) -> tuple[_Recorder, torch.Tensor]:
+    """What a forward over two tokens caches, and its logits; fills ``groups``.
+
+    Raises:
+        DraftwoodError: there is no such forward.
+    """
+    recorder = _Recorder()
+    ids = torch.zeros((1, 2), dtype=torch.int64, device=device)
+    mask = torch.zeros((1, 1, 2, 2), dtype=model.dtype, device=device)
+    with torch.inference_mode():
+        try:
+            logits = model(
+                input_ids=ids,
+                position_ids=torch.arange(2, device=device)[None],
+                attention_mask=one_or_all({kind.name: mask for kind in kinds}),
+                past_key_values=recorder,
+                use_cache=True,
+                draftwood_visibility=groups,
+            ).logits
+        except DraftwoodError:
+            raise
+        except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError) as error:
+            raise DraftwoodError(
+                f"{type(model).__name__} does not run on a cache of keys and values with given "
+                f"positions in transformers {transformers.__version__} ({type(error).__name__}: "
+                f"{error}); decode it without draftwood"
+            ) from error
+    return recorder, logits
 
 
 def _by_layer(

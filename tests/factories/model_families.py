@@ -104,6 +104,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     ),
     "phi3": _small(hf.Phi3ForCausalLM, hf.Phi3Config),
     "olmo2": _small(hf.Olmo2ForCausalLM, hf.Olmo2Config),
+    "stablelm": _small(hf.StableLmForCausalLM, hf.StableLmConfig),
     "gpt2": lambda: make_model(
         hf.GPT2LMHeadModel,
         hf.GPT2Config,

@@ -13,6 +13,8 @@ import torch
 import transformers as hf
 from torch import nn
 
+from draftwood.engine.engine import Engine
+from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.protocols import Needs
 from draftwood.runner.attach import attach, detach, runner_of
@@ -73,6 +75,21 @@ def test_every_family_passes_the_self_test_and_generates_as_before(family: str) 
     assert (info.layers, info.hidden_size) == (model.config.num_hidden_layers, 32)
     runner.detach()
     assert generated(model) == before
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_layers_that_drop_further_arguments_attend_to_trees(implementation: str) -> None:
+    settings = SMALL | {"attn_implementation": implementation}
+    for model in (
+        make_model(hf.StableLmForCausalLM, hf.StableLmConfig, **settings),
+        make_model(hf.NemotronForCausalLM, hf.NemotronConfig, **settings),
+    ):
+        runner = attach(model)
+        expected = generated(model)[IDS.shape[1] :]
+        request = Request(IDS[0].tolist(), max_new_tokens=len(expected), eos=())
+        found = Engine(runner, "goose:budget=8").generate([request])[0].tokens
+        assert [*found] == expected
+        runner.detach()
 
 
 def test_the_layouts_of_the_weights_are_among_the_facts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,11 @@ def test_latent_attention_caches_other_shapes_than_it_attends_to(family: str) ->
     assert learn(FAMILIES[family]()).attended_as_cached is not latent
 
 
+@pytest.mark.parametrize(("family", "drops"), [("llama", False), ("stablelm", True)])
+def test_layers_that_drop_the_step_are_found(family: str, drops: bool) -> None:
+    assert learn(FAMILIES[family]()).drops_step is drops
+
+
 @pytest.mark.parametrize("made", [gemma3n, FAMILIES["gemma4"]])
 def test_layers_that_read_the_keys_of_others_store_none(made: Callable[[], Any]) -> None:
     layout = learn(made())

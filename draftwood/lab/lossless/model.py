@@ -181,12 +181,10 @@ class ModelCheck:
         Raises:
             DraftwoodError: there are too few samples, or the method does not fit the target.
         """
-        requests = [
-            self._request(
-                replace(self._sampling, seed=(self._sampling.seed + i) % SEED_LIMIT), LENGTH, DEPTH
-            )
-            for i in range(samples)
-        ]
+        seeds = ((self._sampling.seed + i) % SEED_LIMIT for i in range(samples))
+        settings = [replace(self._sampling, seed=seed) for seed in seeds]
+        # Behind an end token too a continuation goes on, as in the law.
+        requests = [replace(self._request(each, LENGTH, DEPTH), eos=()) for each in settings]
         done = self._decode(chosen, requests)
         test = chi_square(Counter(completion.tokens for completion in done), self.law)
         return SampledCheck(

@@ -71,6 +71,14 @@ def test_methods_pass(model_check: ModelCheck, name: str) -> None:
     assert str(greedy) == f"greedy: {GREEDY_TOKENS} tokens, all as plain decoding's"
 
 
+@pytest.mark.parametrize("name", ["ar", "pld"])
+def test_an_end_token_among_the_likely_ones_is_no_failure(name: str) -> None:
+    model = target()
+    model.info = replace(model.info, eos=frozenset({2}))
+    sampled = ModelCheck(model, None, PROMPT, SAMPLING).check_sampled(name, method(name), 400)
+    assert sampled.passed, str(sampled)
+
+
 @pytest.mark.parametrize("verifier", [Eager(), Lazy()], ids=["eager", "lazy"])
 def test_wrong_methods_do_not(model_check: ModelCheck, verifier: Rejection) -> None:
     sampled = model_check.check_sampled("wrong", wrong(verifier), 400)

@@ -57,8 +57,9 @@ def accepted_by_rejection(case: Verification) -> float:
     expected = [0.0] * len(case.tree)
     for node, children in reversed([*enumerate(tree.children)]):
         left = 1.0
-        probabilities = tree.at(node, 1.0).probabilities if children else ()
-        for child, probability in zip(children, probabilities, strict=True):
+        tested = tree.at(node, 1.0) if children else None
+        probabilities = () if tested is None else tested.probabilities
+        for child, probability in zip(children, probabilities, strict=tested is not None):
             expected[node] += left * probability * (1 + expected[child])
             left *= 1 - probability
     return expected[ROOT]

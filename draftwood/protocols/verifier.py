@@ -40,7 +40,10 @@ class Distributions(Protocol):
         ...
 
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
-        """p as float32 ``[n, V]`` on the target's device (one-hot at temperature 0); read only."""
+        """p as float32 ``[n, V]`` on the target's device (one-hot at temperature 0); read only.
+
+        A row is NaN where no token can follow, or p cannot be told: :meth:`draw` says why.
+        """
         ...
 
 

@@ -97,9 +97,10 @@ class TreeDistributions:
             found = draw_with_kernel(scores, filters, *noise.address(depth))
             return self._checked(node, found)
         # Other noise, such as that of an enumeration, wants the weights.
-        p = torch.softmax(self._scores([node]), dim=-1)
-        self._check([node], p)
-        return noise.choose(depth, p[0])
+        p = torch.softmax(self._scores([node]), dim=-1)[0]
+        if math.isnan(p[0].item()):
+            raise self._no_token_error(node)
+        return noise.choose(depth, p)
 
     @property
     def _has_kernel(self) -> bool:
@@ -108,27 +109,29 @@ class TreeDistributions:
     def probabilities(self, nodes: Sequence[int]) -> torch.Tensor:
         """p as float32 ``[n, V]`` on the logits' device; one-hot at temperature 0.
 
-        On another device than the CPU, a row that is no distribution is NaN: to look at it here
-        would wait for the device.
+        A row is NaN where the processors left no token to choose, or raised an exception: the node
+        may only be drafted, which is no reason to fail. :meth:`draw` says what is wrong.
 
         Raises:
-            DraftwoodError: the processors left no token to choose, or a row holds a NaN.
+            DraftwoodError: a processor cannot be applied to tokens that may be rejected.
         """
         if not self._sampler.do_sample:
-            best = map(self._plain_argmax if self._plain else self._argmax_of, nodes)
+            best = [
+                int(self._argmax[node]) if self._plain else _best(self._scores_or_nan(node))
+                for node in nodes
+            ]
             p = torch.zeros((len(nodes), self._logits.shape[1]), device=self._logits.device)
-            p[range(len(nodes)), list(best)] = 1
+            p[range(len(nodes)), best] = 1
+            dead = [i for i, token in enumerate(best) if token < 0]
+            if dead:
+                p[dead] = math.nan
             return p
-        p = torch.softmax(self._scores(nodes), dim=-1)
-        if p.device.type == "cpu":
-            self._check(nodes, p)
-        return p
-
-    def _check(self, nodes: Sequence[int], p: torch.Tensor) -> None:
+        if self._sampler.reads_history:
+            scores = torch.cat([self._scores_or_nan(node) for node in nodes])
+        else:
+            scores = self._scores(nodes)
         # One NaN among the scores makes the whole softmax NaN.
-        for node, first in zip(nodes, p[:, 0].tolist(), strict=True):
-            if math.isnan(first):
-                raise self._no_token_error(node)
+        return torch.softmax(scores, dim=-1)
 
     @property
     def _plain(self) -> bool:
@@ -144,11 +147,7 @@ class TreeDistributions:
         return token
 
     def _argmax_of(self, node: int) -> int:
-        scores = self._scores([node])[0]
-        found = int(scores.argmax())
-        if not float(scores[found]) > -math.inf:
-            raise self._no_token_error(node)
-        return found
+        return self._checked(node, _best(self._scores([node])))
 
     def _no_token_error(self, node: int) -> DraftwoodError:
         position = self._length + int(self._tree.depths[node])
@@ -203,11 +202,26 @@ class TreeDistributions:
         input_ids = self._history.view(self._tree.path_tokens(node)).to(self._logits.device)
         return self._sampler.scores(input_ids, self._row(node))
 
+    def _scores_or_nan(self, node: int) -> torch.Tensor:
+        """Scores ``[1, V]``, NaN if a processor raises an exception of its own."""
+        try:
+            return self._scores([node])
+        except DraftwoodError:
+            raise
+        except Exception:  # noqa: BLE001 - foreign code
+            return torch.full_like(self._logits[node : node + 1], math.nan, dtype=torch.float32)
+
     def _row(self, node: int) -> torch.Tensor:
         return self._masked(self._logits[node : node + 1], [node])
 
     def _masked(self, rows: torch.Tensor, nodes: Sequence[int]) -> torch.Tensor:
         return rows if self._mask is None else self._mask.masked(rows, nodes, -math.inf)
+
+
+def _best(scores: torch.Tensor) -> int:
+    """The argmax of ``[1, V]``; -1 if no token is possible."""
+    found = int(scores.argmax())
+    return found if float(scores[0, found]) > -math.inf else -1
 
 
 class TreeProposals:

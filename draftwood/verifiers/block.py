@@ -42,7 +42,9 @@ class Block(SampledVerifier):
         reach = [1.0]
         while reach[-1] > 0 and len(reach) < len(case.tree):
             node = len(reach) - 1
-            reach.append(next(iter(tree.at(node, reach[node]).probabilities)))
+            tested = tree.at(node, reach[node])
+            # Behind a node that no token can follow, P is 0.
+            reach.append(0.0 if tested is None else next(iter(tested.probabilities)))
         node = len(reach) - 1
         while node != ROOT and not case.noise.accepts(node, _keep_probability(tree, node, reach)):
             node -= 1

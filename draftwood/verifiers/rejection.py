@@ -31,7 +31,7 @@ class Rejection(SampledVerifier):
             children = tree.children[node]
             tested = tree.at(node, 1.0) if children else None
             probabilities = () if tested is None else tested.probabilities
-            for child, probability in zip(children, probabilities, strict=True):
+            for child, probability in zip(children, probabilities, strict=tested is not None):
                 if case.noise.accepts(child, probability):
                     node = child
                     break

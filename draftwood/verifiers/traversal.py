@@ -14,7 +14,8 @@ Source: "Traversal Verification for Speculative Tree Decoding", Algorithm 3. Dev
 * Trees without sampled nodes go to the target walk, which accepts as much at less cost.
 
 Only nodes with P > 0 are tested: after a path that p excludes, p may not exist (a logits processor
-can leave no token there).
+can leave no token there). It may not exist after another node either. As all of its p were then on
+an end that nobody drafts, P of its children is 0 and its h is P.
 """
 
 from collections.abc import Iterator
@@ -65,7 +66,8 @@ def _below(tree: JudgedTree, node: int, reach: float) -> Iterator[tuple[int, flo
     children = tree.children[node]
     if not children or reach == 0:
         return zip(children, repeat(0.0), strict=False)
-    return zip(children, tree.at(node, reach).probabilities, strict=True)
+    tested = tree.at(node, reach)
+    return zip(children, repeat(0.0) if tested is None else tested.probabilities, strict=False)
 
 
 PART = Traversal

@@ -53,7 +53,16 @@ def keep_probability(tested: Tested, reach: float) -> float:
 
 
 def bonus(case: Verification, node: int, tested: Tested | None) -> int:
-    """The token after the last accepted node, drawn from the residual that its children left."""
+    """The token after the last accepted node, drawn from the residual that its children left.
+
+    Args:
+        case: the tree.
+        node: the node.
+        tested: what its children left; None: it has none, or no token can follow it.
+
+    Raises:
+        DraftwoodError: no token can follow it.
+    """
     # Only rounding leaves no residual: in exact arithmetic such a node is never the last one.
     if tested is None or tested.mass == 0:
         return case.p.draw(node, case.noise)

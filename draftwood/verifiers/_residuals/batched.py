@@ -5,6 +5,7 @@ over the sibling number; all else is tensor work on p's device in p's dtype.
 :mod:`draftwood.verifiers._residuals.sequential` does less arithmetic.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -28,7 +29,7 @@ class Batched:
 
     Attributes:
         probabilities: P of each child, in drawing order.
-        mass: sum of R after the last child; NaN if no token can follow the node.
+        mass: sum of R after the last child; NaN if no token can follow the node, and P is not 0.
         residual: R after the last child ``[V]``.
         token: the token drawn from R; None if it is not drawn yet.
     """
@@ -39,6 +40,11 @@ class Batched:
     mass: float
     residual: torch.Tensor
     token: int | None
+
+    @property
+    def dead(self) -> bool:
+        """Whether no token can follow the node."""
+        return math.isnan(self.mass)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -1,6 +1,5 @@
 """A tree whose siblings are tested: all before the first decision, or each where it is needed."""
 
-import math
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any, TypeAlias
@@ -33,7 +32,7 @@ class JudgedTree:
 
     Attributes:
         children: of each node, in drawing order.
-        tested: results by node.
+        tested: results by node; None where no token can follow.
     """
 
     __slots__ = ("case", "children", "tested")
@@ -41,28 +40,28 @@ class JudgedTree:
     def __init__(self, case: Verification) -> None:
         self.case = case
         self.children = children_of(case.tree)
-        self.tested: dict[int, Tested] = {}
+        self.tested: dict[int, Tested | None] = {}
 
     def siblings(self, node: int) -> Siblings:
         """A node with its children."""
         return Siblings(self.case, node, self.children[node])
 
-    def at(self, node: int, reach: float) -> Tested:
+    def at(self, node: int, reach: float) -> Tested | None:
         """The result of a node with children; it is tested now unless that was done before.
+
+        None: no token can follow the node, so that it is judged as a leaf. Plain decoding fails
+        only where a text really gets there, as :func:`draftwood.verifiers._residuals.bonus` does.
 
         Args:
             node: the node.
             reach: its P, above 0.
-
-        Raises:
-            DraftwoodError: no token can follow it.
         """
-        found = self.tested.get(node)
-        if found is None:
+        if node not in self.tested:
             [p] = self.case.p.probabilities([node])
-            found = self.tested[node] = Sequential(self.siblings(node), reach, p)
-        if found.known and math.isnan(found.mass):
-            self.case.p.draw(node, self.case.noise)  # which says what is wrong
+            self.tested[node] = Sequential(self.siblings(node), reach, p)
+        found = self.tested[node]
+        if found is not None and found.dead:
+            found = self.tested[node] = None
         return found
 
 
@@ -169,7 +168,7 @@ def _places(level: _Level, tests: SubmittedTests) -> dict[tuple[JudgedTree, int]
     }
 
 
-def _reached(tested: Tested, child: int) -> bool:
+def _reached(tested: Tested | None, child: int) -> bool:
     """Whether P of a child is above 0; its test has been read."""
     return not isinstance(tested, Batched) or tested.probabilities[child] > 0
 

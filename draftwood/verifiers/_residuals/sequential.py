@@ -5,6 +5,7 @@ probability takes two numbers; only its rejection takes a pass over the vocabula
 :mod:`draftwood.verifiers._residuals.batched` is the plain twin.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from typing import ClassVar
@@ -24,11 +25,12 @@ class Sequential:
     Args:
         siblings: the node with its children.
         reach: P of the node, above 0.
-        p: ``[V]`` after the node; results are on the host.
+        p: ``[V]`` after the node, NaN if no token can follow it; results are on the host.
 
     Attributes:
         known: whether the result is computed, so that reading it is free.
         token: is drawn by the host.
+        dead: whether no token can follow the node.
         probabilities: P of each child, in drawing order; to be read once.
     """
 
@@ -37,6 +39,7 @@ class Sequential:
 
     def __init__(self, siblings: Siblings, reach: float, p: torch.Tensor) -> None:
         p = p.cpu()
+        self.dead = math.isnan(p[0].item())
         self.probabilities = self._try(siblings, reach, p)
         self._mass = 0.0
         self._residual = p

@@ -370,6 +370,9 @@ class Engine:
                 with batch.failures.of(s.number):
                     taken = s.take(outcome.committed, outcome.path, outcome.rows.logits)
                     reason = taken.reason
+                    behind = len(outcome.committed) - len(taken.tokens)
+                    if behind:
+                        self._phases.cut(s.slot, behind)
                     step = RequestStep(s, taken, outcome, prediction, times, len(batch.live), calls)
                     if reason or not beside:
                         self._events += step.events()

@@ -344,6 +344,11 @@ class Phases:
         for drafter in self._drafters.values():
             drafter.trim()
 
+    def cut(self, slot: int, tokens: int) -> None:
+        """Tell the drafters that a text ended before its last ``tokens`` committed tokens."""
+        for drafter in self._drafters.values():
+            drafter.cut(slot, tokens)
+
     def release(self, slot: int) -> None:
         """Let the drafters and the target forget a slot, even if one of them raises."""
         with ExitStack() as releases:

@@ -403,6 +403,13 @@ class Drafter:
         """
         raise DraftwoodError(f"{type(self).__name__} samples no candidates: they are one-hot")
 
+    def cut(self, slot: int, tokens: int) -> None:
+        """The request in ``slot`` has ended: its text is without the last ``tokens`` committed.
+
+        Its end is known only after the step was learnt from. A drafter that keeps the text for
+        other requests leaves them out; by default nothing is kept.
+        """
+
     def release(self, slot: int) -> None:
         """Forget the request in ``slot``, which has ended."""
 

@@ -581,6 +581,35 @@ def test_a_second_request_drafts_from_the_first() -> None:
     assert third.tally.accepted == 0
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_committed_behind_the_end_of_a_text_is_not_remembered(
+    monkeypatch: pytest.MonkeyPatch, *, known: bool
+) -> None:
+    """Whether a token ends the text or what is asked of it."""
+    added: list[list[int]] = []
+    whole = Namespaces.add
+
+    def add(self: Namespaces, tokens: Sequence[int], namespace: str) -> Any:
+        added.append([*tokens])
+        return whole(self, tokens, namespace)
+
+    monkeypatch.setattr(Namespaces, "add", add)
+    target = MarkovTarget(vocab_size=200, sharpness=3.0)
+    engine = Engine(target, method("pld:context=memory"), host=FakeHost(target.info))
+    prompt, end = tuple(range(8)), 6
+    [first] = engine.generate([Request(prompt, 60, eos=())])
+    last = first.tokens[end - 1]
+    assert last not in first.tokens[: end - 1]
+    if known:
+        asked = Request(prompt, 60, eos={last})
+    else:
+        asked = Request(prompt, 60, eos=(), should_stop=lambda ids: ids[0, -1] == last)
+    [second] = engine.generate([asked])
+    assert second.tokens == first.tokens[:end]
+    assert second.tally.accepted > 0
+    assert added == [[*prompt, *first.tokens], [*prompt, *second.tokens]]
+
+
 def test_text_of_other_weights_changes_no_token(checkpoint: str) -> None:
     loaded = load(checkpoint)
     engine = Engine(loaded.model, "pld:context=memory", loaded.tokenizer)

@@ -228,6 +228,15 @@ def test_breadths_must_fit() -> None:
         Trie(least_breadth=3, breadth=2)
 
 
+def test_what_is_committed_behind_the_end_of_a_text_is_not_kept() -> None:
+    drafter = made([1, 2, 3, 4])
+    commit(drafter, [5, 6, 7, 8])
+    drafter.cut(0, 3)
+    drafter.release(0)
+    begin(drafter, [9, 3, 4])
+    assert drafted(drafter) == ((5,),)
+
+
 @pytest.mark.parametrize("settings", ["", ":trie.order=frequency:trie.prompt=true:budget=31"])
 def test_second_answers_take_fewer_steps_and_have_the_same_tokens(settings: str) -> None:
     target = MarkovTarget(vocab_size=40, seed=3)

@@ -126,6 +126,10 @@ class MemoryDrafter(Drafter):
             for namespace, text in map(self._texts.__getitem__, slots)
         ]
 
+    def cut(self, slot: int, tokens: int) -> None:
+        """Leave out what was committed behind the end of the text."""
+        del self._texts[slot][1][-tokens:]
+
     def release(self, slot: int) -> None:
         """Remember the slot's text."""
         found = self._texts.pop(slot, None)

@@ -130,6 +130,10 @@ class TrieDrafter(Drafter):
             self._now += 1
             self._running[slot][1].extend((token,), self._now)
 
+    def cut(self, slot: int, tokens: int) -> None:
+        """Leave out what was committed behind the end of the text; its own trie goes anyway."""
+        del self._running[slot][1].tokens[-tokens:]
+
     def release(self, slot: int) -> None:
         """Keep the slot's text for later requests."""
         found = self._running.pop(slot, None)

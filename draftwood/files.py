@@ -8,13 +8,14 @@ annotations of the class. A mapping with string keys is an object, another one a
 import json
 import math
 import os
+import stat
 import sys
 import tempfile
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from inspect import isabstract
 from pathlib import Path
 from types import GenericAlias, MappingProxyType, NoneType, UnionType
@@ -29,6 +30,12 @@ T = TypeVar("T")
 
 CACHE_VARIABLE = "DRAFTWOOD_CACHE"
 """Environment variable that names another cache directory."""
+
+PRIVATE = 0o600
+"""Permissions of a new file that its owner alone may read."""
+
+_SHARED = 0o666
+"""Those of any other new file, before the umask."""
 
 _STDOUT, _STDERR = 1, 2
 
@@ -189,10 +196,15 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, mode: int = _SHARED) -> None:
     """Write bytes atomically: a temporary file replaces the one that ``path`` leads to.
 
     A device or a pipe is written to.
+
+    Args:
+        path: of the file.
+        content: of the file.
+        mode: permissions of a new file; one that is replaced keeps its own.
 
     Raises:
         OSError: it cannot be written; its ``filename`` is ``path``.
@@ -201,17 +213,22 @@ def write_bytes(path: Path, content: bytes) -> None:
         if is_stream(path):
             _pour(path, content)
         else:
-            _replace(_followed(path), content)
+            _replace(_followed(path), content, mode)
 
 
-def append(path: Path, content: bytes) -> None:
+def append(path: Path, content: bytes, mode: int = _SHARED) -> None:
     """Write at the end of a file, which need not exist; it is on the disk on return.
+
+    Args:
+        path: of the file.
+        content: to write there.
+        mode: permissions of a new file.
 
     Raises:
         OSError: it cannot be written; its ``filename`` is ``path``.
     """
     with _named(path):
-        _append(path, content)
+        _append(path, content, mode)
 
 
 def write_result(path: Path, content: bytes) -> None:
@@ -246,10 +263,13 @@ def reason(error: OSError) -> str:
     return f"{message}: {error.filename}" if error.filename else message
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _replace(path: Path, content: bytes, mode: int) -> None:
     part = path.with_name(f".draftwood-{uuid4().hex}{path.suffix}")
     try:
-        _append(part, content)
+        keeps = os.name == "posix" and path.exists()
+        _append(part, content, PRIVATE if keeps else mode)
+        if keeps:
+            part.chmod(stat.S_IMODE(path.stat().st_mode))
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -297,8 +317,8 @@ def _check_directory(directory: Path) -> None:
         ) from error
 
 
-def _append(path: Path, content: bytes) -> None:
-    with path.open("ab") as file:
+def _append(path: Path, content: bytes, mode: int) -> None:
+    with open(path, "ab", opener=partial(os.open, mode=mode)) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

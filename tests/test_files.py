@@ -32,6 +32,16 @@ def test_the_file_has_default_permissions(tmp_path: Path) -> None:
     assert (tmp_path / "out.svg").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    write_text(path, "first")
+    path.chmod(0o640)
+    write_text(path, "second")
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.read_text() == "second"
+
+
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -481,6 +481,20 @@ def test_a_deleted_file_begins_anew(tmp_path: Path) -> None:
     assert opened(path)[0].size == memory.size
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_a_file_is_its_owners_and_keeps_its_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "memory"
+    memory, journal = opened(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.unlink()
+    journal.write([text(0)], "")
+    assert path.stat().st_mode & 0o777 == 0o600
+    for mode in (0o640, 0o664):
+        path.chmod(mode)
+        journal.replace(memory.pieces())
+        assert path.stat().st_mode & 0o777 == mode
+
+
 def test_a_link_is_written_through(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "memory")
     memory, journal = opened(tmp_path / "link")

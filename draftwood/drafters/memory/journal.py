@@ -1,7 +1,7 @@
 """The file that keeps a memory: a line of JSON about the vocabulary, then one for each text.
 
 A text's line is on the disk before the next one is written. Half a line at the end of the file is
-left out.
+left out. A new file can be read by its owner alone, as it holds what was asked and answered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from draftwood.drafters.memory.namespaces import Namespaces
 from draftwood.errors import DraftwoodError
-from draftwood.files import Count, append, check_writable, decode, encode, write_bytes
+from draftwood.files import (
+    PRIVATE,
+    Count,
+    append,
+    check_writable,
+    decode,
+    encode,
+    write_bytes,
+)
 
 _FORMAT = "draftwood memory 1"
 LONGEST = 2
@@ -101,7 +109,7 @@ class Journal:
         if lines and not self.path.exists():
             lines.insert(0, self._first)
         if lines:
-            append(self.path, b"".join(lines))
+            append(self.path, b"".join(lines), PRIVATE)
 
     def replace(self, texts: Sequence[tuple[str, NDArray[np.int32]]]) -> None:
         """Write the file anew, at once, with these namespaces and texts.
@@ -110,7 +118,7 @@ class Journal:
             OSError: it cannot be written; it is as it was before.
         """
         lines = [_text_line(namespace, text.tolist()) for namespace, text in texts]
-        write_bytes(self.path, b"".join([self._first, *lines]))
+        write_bytes(self.path, b"".join([self._first, *lines]), PRIVATE)
 
     @property
     def _first(self) -> bytes:

@@ -176,9 +176,13 @@ class Counts:
 
     def observe(self, codes: Collection[Codes], taken: Collection[bool]) -> None:
         """Count labelled candidates; ``taken`` says for each whether the target accepted it."""
-        if self._offsets:
+        # Others say nothing of the offsets, and a snapshot costs a copy of all counts.
+        further = [
+            (each, hit) for each, hit in zip(codes, taken, strict=True) if len(each) > len(SOURCES)
+        ]
+        if further:
             predicted = self.acceptance
-            for each, hit in zip(codes, taken, strict=True):
+            for each, hit in further:
                 self._offsets.observe(each, predicted.probability(each), hit)
         known = self._places
         own = [each[: len(SOURCES)] for each in codes]

@@ -82,10 +82,6 @@ class Offsets:
         self._curvatures = [list(curvatures) for _, curvatures in begin]
         self._decay = 2.0 ** (-1.0 / half_life)
 
-    def __bool__(self) -> bool:
-        """Whether there is any further source."""
-        return bool(self._values)
-
     @property
     def table(self) -> OffsetTable:
         """A snapshot."""

@@ -153,6 +153,18 @@ def test_a_calibration_learns_what_a_further_source_is_worth() -> None:
     assert {len(codes) for codes in counts.totals()} == {3}
 
 
+def test_candidates_that_no_further_source_may_list_cost_no_snapshot() -> None:
+    counts = Calibration(sources=(*SOURCES, MINE)).at(0.0)
+    counts.observe([(9, 0, 0)], [True])
+    rows, learnt = counts._counts, counts._offsets.learnt()
+    counts.observe([(9, 0, 0), (9, 0, 0)], [True, False])
+    assert counts._counts is rows
+    assert counts._offsets.learnt() == learnt
+    counts.observe([(9, 0, 0), (9, 0, 0, HIGH)], [True, False])
+    assert counts._counts is not rows
+    assert counts._offsets.learnt() != learnt
+
+
 def test_a_further_neural_source_begins_as_the_first_one() -> None:
     source = neural_source("eagle3")
 

@@ -2,8 +2,9 @@
 
 The engine owns the queue of requests and what belongs to one of them (its tokens, its policy's
 state, its random stream, its text); the target owns tensors, the drafters own their indices.
-A request's tokens do not depend on the rest of the batch. If the policy sizes sampled drafts by
-cost (``auto`` with ``layout=drawn``), the tokens may; their distribution does not.
+A request's tokens do not depend on the rest of the batch, nor on earlier requests. If drafts are
+sampled, and their size depends on costs (``auto`` with ``layout=drawn``) or a drafter remembers
+other requests (``goose-sampled:context=memory``), the tokens may; their distribution does not.
 """
 
 import itertools

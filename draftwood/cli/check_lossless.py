@@ -155,7 +155,7 @@ def check_lossless(
         click.echo(json.dumps({"provenance": origin, **document(done)}))
     else:
         click.echo(verdict(done))
-    if not all(check.passed for check in done):
+    if not lossless(done):
         raise click.exceptions.Exit(1)
 
 
@@ -179,13 +179,20 @@ def _checks(
 
 def line(check: Check) -> str:
     """A check as one line: outcome, subject, result."""
-    how = "  -  " if check.kind == REFUSED else "  ok " if check.passed else "FAIL "
+    how = "FAIL " if not check.passed else "  -  " if check.kind == REFUSED else "  ok "
     return f"{how} {check.subject}: {check}"
+
+
+def lossless(checks: Sequence[Check]) -> bool:
+    """Whether all checks passed, and some check ran."""
+    return all(check.passed for check in checks) and any(c.kind != REFUSED for c in checks)
 
 
 def verdict(checks: Sequence[Check]) -> str:
     """The last line: whether all checks passed."""
-    run = [check for check in checks if check.kind != REFUSED]
+    run = [check for check in checks if check.kind != REFUSED or not check.passed]
+    if not run:
+        return "NOT lossless: every pair is refused, so that no check ran"
     failed = sum(not check.passed for check in run)
     if failed:
         return f"NOT lossless: {failed} of {len(run)} checks failed"
@@ -197,7 +204,7 @@ def verdict(checks: Sequence[Check]) -> str:
 def document(checks: Sequence[Check]) -> dict[str, object]:
     """The checks as a JSON object, for ``--json``."""
     return {
-        "lossless": all(check.passed for check in checks),
+        "lossless": lossless(checks),
         "checks": [
             {
                 "kind": check.kind,

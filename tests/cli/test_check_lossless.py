@@ -5,10 +5,13 @@ import json
 import pytest
 
 from draftwood.cli.check_lossless import line, verdict
+from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless import pairs
 from draftwood.lab.lossless.exact import ExactCheck
 from draftwood.lab.lossless.pairs import Refusal
 from draftwood.methods import method
+from draftwood.methods.recipe import Method
+from draftwood.protocols import Policy
 from tests.factories.command_line import run
 from tests.factories.enumerable_policies import Sorted
 from tests.factories.literal_verifiers import Rejection
@@ -96,6 +99,34 @@ def test_refused_pairs_are_neither_right_nor_wrong() -> None:
     bad = ExactCheck("a + d", passed=False, complaint="no law")
     assert line(bad) == "FAIL  a + d: exact probabilities: no law"
     assert verdict([refused, good, bad]) == "NOT lossless: 1 of 2 checks failed"
+
+
+def test_refusals_alone_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = ("sampled + walk", method("traversal").policy, "walk")
+    monkeypatch.setattr(pairs, "registered_pairs", lambda: [refused])
+    code, lines, _ = check("--all")
+    assert code == 1
+    assert lines[-1] == "NOT lossless: every pair is refused, so that no check ran"
+    code, lines, _ = check("--all", "--json")
+    assert code == 1
+    assert json.loads(lines[0])["lossless"] is False
+
+
+def test_the_refusal_of_a_methods_own_pair_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {"plain": method("ar").policy, "chain": method("pld").policy}
+    whole = pairs.paired
+
+    def refusing(name: str, policy: Policy, verifier: str) -> Method:
+        if name == "chain + walk":
+            raise DraftwoodError("its drafters cannot be canned")
+        return whole(name, policy, verifier)
+
+    monkeypatch.setattr(pairs, "registered_policies", lambda: few)
+    monkeypatch.setattr(pairs, "paired", refusing)
+    code, lines, _ = check("--all")
+    assert code == 1
+    assert "FAIL  chain + walk: refused: its drafters cannot be canned" in lines
+    assert lines[-1].startswith("NOT lossless: 1 of ")
 
 
 def test_methods_and_flags_may_stand_in_any_order() -> None:

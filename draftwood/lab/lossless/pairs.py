@@ -23,13 +23,14 @@ class Refusal:
     Attributes:
         subject: policy and verifier.
         reason: why not, a sentence.
+        passed: whether it may be; no registered method's own pair may.
     """
 
     kind: ClassVar = "refused"
-    passed: ClassVar = True
 
     subject: str
     reason: str
+    passed: bool = True
 
     def __str__(self) -> str:
         return f"refused: {self.reason}"
@@ -46,11 +47,15 @@ def paired(name: str, policy: Policy, verifier: str) -> Method:
 
 
 def check_pair(name: str, policy: Policy, verifier: str) -> ExactCheck | Refusal:
-    """Enumerate a policy and a registered verifier, unless they are refused."""
+    """Enumerate a policy and a registered verifier, unless they are refused.
+
+    The refusal of a registered method's own pair is a failure.
+    """
     try:
         chosen = paired(name, policy, verifier)
     except DraftwoodError as error:
-        return Refusal(name, str(error))
+        own = [(build(recipe).policy, recipe.verifier) for recipe in recipes().values()]
+        return Refusal(name, str(error), passed=(policy, verifier) not in own)
     return check_exact(name, chosen.policy, chosen.verifier)
 
 

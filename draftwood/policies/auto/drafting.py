@@ -58,7 +58,9 @@ class DraftLevels:
         self._deepest = deepest
         self._level = level
         self._budget = budget
-        self._asked: dict[str, set[int]] = {source: set() for source in sources}
+        self._asked: dict[str, set[int]] = {
+            source: set() for source in sources if self._may_pay(source)
+        }
         self._runs: list[_Run] = []
 
     def offers(self) -> Offers:
@@ -109,6 +111,14 @@ class DraftLevels:
         """The record of the step's forwards."""
         price = self._forecast.price
         return [Forwards(run.source, run.headroom, run.without, price) for run in self._runs]
+
+    def _may_pay(self, source: str) -> bool:
+        """Whether the first level of a drafter, which is the root alone, may gain what it costs.
+
+        What other requests ask does not change that, so that no round of bids is needed.
+        """
+        draft, most = self._forecast.of(source), 1.0 - self._forecast.price
+        return self._forecast.token_weight * draft.gain * most > draft.catch_up
 
     def _promising(self, source: str) -> dict[int, float]:
         """The nodes to ask a drafter about next that may gain most, best first, by headroom."""

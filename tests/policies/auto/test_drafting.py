@@ -1,10 +1,13 @@
 """Several models in one step: which is asked, about which nodes, and what each has added."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies.auto.drafting import DraftLevels
 from draftwood.policies.auto.features import NOT_LISTED, Codes
 from draftwood.policies.auto.forecast import DraftForecast, Forecast
 from draftwood.policies.auto.policy import Auto
@@ -137,6 +140,44 @@ def test_below_its_last_level_a_model_is_not_asked() -> None:
         stage.grow(Auto(neural=("draft",)), given(price=0.0, further={"draft": own}), room=3)
         assert len(stage.nodes("draft")) == asked
         assert len(stage.bid.levels["draft"]) == asked
+
+
+@pytest.mark.parametrize(
+    ("gain", "catch_up", "bidding"),
+    [(0.9, 0.89, ["draft", "second"]), (0.9, 0.9, ["draft"]), (0.0, 0.0, ["draft"])],
+)
+def test_a_model_whose_root_cannot_pay_does_not_bid(
+    gain: float, catch_up: float, bidding: list[str]
+) -> None:
+    stage = Stage(model=model({0: [(5, 0.5)]}), further=second({0: [(6, 0.5)]}), costs=costs(0.0))
+    stage.grow(BOTH, forecast(gain, catch_up=catch_up), room=2)
+    first = next(query for query in stage.asked if isinstance(query, LevelBids))
+    assert [bid.source for bid in first.bids] == bidding
+
+
+def test_where_no_model_can_pay_nobody_bids_and_the_tree_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def grown(free: float, other: float) -> tuple[object, ...]:
+        stage = Stage(
+            offer(1),
+            model=model({0: [(5, 0.5)], 1: [(8, 0.5)]}),
+            further=second({0: [(6, 0.5)], 8: [(9, 0.5)]}),
+            costs=costs(0.02),
+        )
+        drafts = {"draft": DraftForecast(0.9, free), "second": DraftForecast(0.8, other)}
+        tree = stage.grow(BOTH, replace(forecast(), drafts=drafts), room=3)
+        rounds = sum(isinstance(query, LevelBids) for query in stage.asked)
+        return rounds, paths(tree), tree.sources, stage.bid.levels
+
+    costly = (0.0, 0.5, 0.79, 0.8, 0.85, 0.9, 2.0)
+    found = {pair: grown(*pair) for pair in product(costly, repeat=2)}
+    assert found[2.0, 2.0][0] == 0
+    monkeypatch.setattr(DraftLevels, "_may_pay", lambda self, source: True)
+    for pair, (rounds, *decided) in found.items():
+        more, *expected = grown(*pair)
+        assert decided == expected
+        assert rounds <= more  # type: ignore[operator]
 
 
 def test_the_backlog_of_each_model_is_its_own() -> None:

@@ -617,7 +617,7 @@ def test_what_is_committed_behind_the_end_of_a_text_is_not_remembered(
     if known:
         asked = Request(prompt, 60, eos={last})
     else:
-        asked = Request(prompt, 60, eos=(), should_stop=lambda ids: ids[0, -1] == last)
+        asked = Request(prompt, 60, eos=(), should_stop=lambda ids: bool(ids[0, -1] == last))
     [second] = engine.generate([asked])
     assert second.tokens == first.tokens[:end]
     assert second.tally.accepted > 0

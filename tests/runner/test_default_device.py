@@ -36,7 +36,7 @@ def test_a_model_is_attached_and_generates(family: str, elsewhere: torch.device)
     expected = greedy_tokens(model, ids, 12)
     given: Any = {"attention_mask": torch.ones_like(ids), "eos_token_id": None, "pad_token_id": 0}
     torch.set_default_device(elsewhere)
-    attach(model, packing=False)
+    attach(model)
     found: Any = generate(model, ids, max_new_tokens=12, do_sample=False, **given)
     assert found.tolist() == [expected]
 

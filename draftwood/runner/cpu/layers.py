@@ -483,10 +483,11 @@ def _agrees(layer: FusedLayer) -> bool:
     dtype, group = shape.dtype, shape.q // shape.kv
 
     def drawn(*sizes: int) -> Tensor:
-        return torch.randn(sizes, generator=generator).to(dtype)
+        return torch.randn(sizes, generator=generator, device="cpu").to(dtype)
 
     x, factors = drawn(1, n, shape.hidden), (drawn(1, n, shape.width), drawn(1, n, shape.width))
-    mask = torch.full((n, n), -torch.inf).triu(1).to(dtype).repeat(group, 1)[None, None]
+    hidden = torch.full((n, n), -torch.inf, device="cpu").triu(1)
+    mask = hidden.to(dtype).repeat(group, 1)[None, None]
     given: dict[str, Any] = {
         "attention_mask": mask,
         "position_embeddings": factors,

@@ -146,7 +146,7 @@ def blocked_works(dtype: torch.dtype) -> bool:
     For half precision they need AVX-512, for example.
     """
     try:
-        weight = torch.eye(4, dtype=dtype)
+        weight = torch.eye(4, dtype=dtype, device="cpu")
         return torch.equal(_blocked_linear(_block(weight))(weight, None), weight)
     except (AttributeError, RuntimeError):
         return False
@@ -241,7 +241,8 @@ def _seconds(
 ) -> dict[tuple[WeightLayout, Shape], float]:
     """Seconds of all weights of a shape in a layout: the median of a few passes over the sample."""
     inputs = {
-        (w.shape[1], w.dtype): torch.ones((1, rows, w.shape[1]), dtype=w.dtype) for w, _ in sample
+        (w.shape[1], w.dtype): torch.ones((1, rows, w.shape[1]), dtype=w.dtype, device="cpu")
+        for w, _ in sample
     }
     taken: defaultdict[tuple[WeightLayout, Shape], list[float]] = defaultdict(list)
     spent = 0.0

@@ -256,7 +256,8 @@ class PackedLinear(PatchedForward):
                     module.__dict__["_parameters"] = self._parameters
                 # A NaN expanded to the weight's shape takes no memory and cannot be mistaken for a
                 # weight. (A memory-mapped storage could not be shrunk.)
-                weight.data = torch.full((), torch.nan, dtype=weight.dtype).expand(weight.shape)
+                absent = torch.full((), torch.nan, dtype=weight.dtype, device="cpu")
+                weight.data = absent.expand(weight.shape)
                 self._moved = True
 
     def _weight(self) -> nn.Parameter:

@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         f"bench --model {NAME} --prompts P --methods ar,hf-assistant:draft={NAME} {BRIEF}",
         f"calibrate OUT.json --model {NAME} --prompts P {BRIEF}",
         f"tune --model {NAME} --draft {NAME} --seconds 0.3 --context 16,32 --largest 5",
-        f"sequoia OUT.json --model {NAME} --draft {NAME} --prompts P {BRIEF}",
+        f"sequoia OUT.json --largest --model {NAME} --draft {NAME} --prompts P {BRIEF}",
         f"check-lossless goose --model {NAME} --samples 20",
         f"inflate OUT --model {NAME} {SHAPE} --dtype float32",
     ],

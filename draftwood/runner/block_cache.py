@@ -80,11 +80,12 @@ class BlockCache(KVCache):
     def release(self, slot: int) -> None:
         """See :meth:`KVCache.release`."""
         row = self.row(slot)
-        for block in self._own[row]:
-            heapq.heappush(self._unused, block)
+        own = self._own[row]
+        del self._row[slot]  # first: an interrupt must not leave it what others are given
         self._own[row], self._lengths[row] = [], 0
+        for block in own:
+            heapq.heappush(self._unused, block)
         heapq.heappush(self._unused_rows, row)
-        self._forget(slot)
 
     def trim(self) -> None:
         """See :meth:`KVCache.trim`."""

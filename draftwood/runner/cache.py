@@ -114,7 +114,6 @@ class KVCache(WithoutStates, ABC):
         self._kv = 0
         self._row: dict[int, int] = {}  # by slot
         self._lengths: list[int] = []  # by row
-        self._free: list[int] = []  # slots that were closed
 
     # --- slots ------------------------------------------------------------------------------------
 
@@ -160,17 +159,13 @@ class KVCache(WithoutStates, ABC):
         return len(self._flats[0]) if self._flats else 0
 
     def _named(self, row: int) -> int:
-        """A new slot's number, which stays the same if its row changes."""
-        if not self._row:
-            self._free.clear()  # numbers begin at 0 again, as what is kept by number may be trimmed
-        slot = self._free.pop() if self._free else len(self._row)
+        """A new slot's number, the smallest of no open slot; it stays the same if its row changes.
+
+        It follows from the open slots alone, so that an interrupt cannot leave it wrong.
+        """
+        slot = next(number for number in range(len(self._row) + 1) if number not in self._row)
         self._row[slot] = row
         return slot
-
-    def _forget(self, slot: int) -> None:
-        """Close a slot whose row is given back."""
-        del self._row[slot]
-        self._free.append(slot)
 
     def swap_slots(self, one: int, other: int) -> None:
         """Swap what two slots hold: their rows."""

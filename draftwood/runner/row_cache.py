@@ -44,7 +44,6 @@ class RowCache(KVCache):
         self.by_index = scatter
         self.rows = 0
         self.stride = 0
-        self._slots: list[int] = []  # by row
         self._touched: list[int] = []  # by row, entries that were written
         self._reads: list[torch.Tensor] = []
         self._writes: list[torch.Tensor] = []
@@ -57,44 +56,38 @@ class RowCache(KVCache):
 
     def open(self, capacity: int) -> int:
         """See :meth:`KVCache.open`."""
-        self.reserve(len(self._slots) + 1, capacity + self.margin)
-        slot = self._named(len(self._slots))
-        self._slots.append(slot)
-        self._lengths.append(0)
-        self._touched.append(0)
-        return slot
+        row = len(self._row)
+        self.reserve(row + 1, capacity + self.margin)
+        # An interrupt may have left more of them than there are rows.
+        self._lengths[row:] = self._touched[row:] = [0]
+        return self._named(row)
 
     @torch.inference_mode()
     def release(self, slot: int) -> None:
         """See :meth:`KVCache.release`: the last row moves into the slot's place."""
-        hole, last = self.row(slot), len(self._slots) - 1
-        used = self._touched[last]
-        for tensor in self.tensors:
-            if hole != last:
+        hole, last = self.row(slot), len(self._row) - 1
+        moved = next(each for each, row in self._row.items() if row == last)
+        used, touched = self._touched[last], self._touched[hole]
+        if hole != last:
+            for tensor in self.tensors:
                 tensor[:, hole, :used] = tensor[:, last, :used]
                 # Entries beyond the moved ones must not leak a NaN either.
-                tensor[:, hole, used : self._touched[hole]] = 0
-            tensor[:, last, : self._touched[last]] = 0
-        moved = self._slots.pop()
-        length, touched = self._lengths.pop(), self._touched.pop()
-        if hole != last:
-            self._slots[hole], self._lengths[hole] = moved, length
-            self._touched[hole] = touched
-            self._row[moved] = hole
-        self._forget(slot)
+                tensor[:, hole, used:touched] = 0
+            self._lengths[hole], self._touched[hole] = self._lengths[last], used
+        # Not before the row is copied: an interrupt leaves each open slot a row of its own.
+        self._row[moved] = hole
+        del self._row[slot]
+        for tensor in self.tensors:
+            tensor[:, last, :used] = 0
+        del self._lengths[last:], self._touched[last:]
 
     def trim(self) -> None:
         """See :meth:`KVCache.trim`."""
-        if self._slots:
+        if self._row:
             return
         self.rows = self.stride = 0
         self._reads, self._writes = [], []
         self._take([])
-
-    def swap_slots(self, one: int, other: int) -> None:
-        """See :meth:`KVCache.swap_slots`."""
-        super().swap_slots(one, other)
-        self._slots[self.row(one)], self._slots[self.row(other)] = one, other
 
     @torch.inference_mode()
     def saved(self, slot: int, length: int) -> SavedTokens:

@@ -1,10 +1,13 @@
 """The KV cache: planes of any shape, and room that grows."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from draftwood.runner import row_cache
-from draftwood.runner.cache import Plane
+from draftwood.runner.block_cache import BlockCache
+from draftwood.runner.cache import KVCache, Plane
 from draftwood.runner.row_cache import RowCache
 
 CPU = torch.device("cpu")
@@ -67,3 +70,31 @@ def test_growth_is_geometric() -> None:
         sizes.add(cache.stride)
     assert max(sizes) >= 2100
     assert len(sizes) < 20
+
+
+class Interrupting(dict[int, int]):
+    """Rows by slot, of which one is not noted, or not given up."""
+
+    def __setitem__(self, slot: int, row: int) -> None:
+        raise KeyboardInterrupt
+
+    def __delitem__(self, slot: int) -> None:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("made", [RowCache, BlockCache])
+def test_after_an_interrupt_no_two_slots_share_a_number_or_a_row(
+    made: Callable[[list[tuple[Plane, Plane]]], KVCache],
+) -> None:
+    cache = made([(NARROW, NARROW)])
+    first, second, third = (cache.open(10) for _ in range(3))
+    cache.release(second)
+    for interrupted in (lambda: cache.open(10), lambda: cache.release(first)):
+        known = cache._row
+        cache._row = Interrupting(known)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        cache._row = known
+    opened = [first, third, *(cache.open(10) for _ in range(3))]
+    assert len(set(opened)) == 5
+    assert len({cache.row(slot) for slot in opened}) == 5

@@ -57,13 +57,8 @@ class PrefixCache:
     """
 
     def __init__(self, most: int) -> None:
-        self.bytes = 0
         self.most = most
-        self._kept: OrderedDict[int, Prefix] = OrderedDict()
-        self._alike: dict[tuple[str, bytes], list[int]] = {}
-        self._keys: dict[int, tuple[str, bytes]] = {}
-        self._count = 0
-        self._holders: Counter[int] = Counter()
+        self.clear()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -125,8 +120,13 @@ class PrefixCache:
             self._drop(next(iter(self._kept)))
 
     def clear(self) -> None:
-        """Drop all texts."""
-        self.make_room(self.most + 1)
+        """Drop all texts, whatever an interrupt has left of them."""
+        self.bytes = 0
+        self._kept: OrderedDict[int, Prefix] = OrderedDict()
+        self._alike: dict[tuple[str, bytes], list[int]] = {}
+        self._keys: dict[int, tuple[str, bytes]] = {}
+        self._count = 0
+        self._holders: Counter[int] = Counter()
 
     def _drop(self, number: int) -> None:
         dropped = self._kept.pop(number)

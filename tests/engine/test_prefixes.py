@@ -457,3 +457,34 @@ def test_tokens_are_those_of_the_new_weights() -> None:
             parameter.mul_(1.5).add_(0.05 * torch.randn_like(parameter))
     expected = Engine(model, "ar").generate([Request(TEXT, 20)])[0].tokens
     assert engine.generate([Request(TEXT, 20)])[0].tokens == expected != first
+
+
+@pytest.mark.parametrize("steps", [40, 12])
+def test_an_interrupt_leaves_no_half_of_a_text(steps: int) -> None:
+    """In the step that ends a request, or as it is cancelled before."""
+
+    class Interrupting(dict[int, Any]):
+        def pop(self, *given: Any) -> Any:
+            raise KeyboardInterrupt
+
+    target = MarkovTarget(context_limit=1024)
+    engine = engine_of(target, "ar")
+    engine.generate([Request(TEXT, 5)])
+    cache = engine._prefixes._cache  # type: ignore[union-attr]
+    cache._keys = Interrupting(cache._keys)
+    number = engine.add(Request(TEXT, 30))  # its text takes the place of the first one
+
+    def end() -> None:
+        for _ in range(steps):
+            engine.step()
+        engine.cancel(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        end()
+    assert not target.cached
+    while engine.busy:
+        engine.step()
+    assert (len(cache), cache.bytes) == (0, 0)
+    for _ in range(2):
+        assert engine.generate([Request(TEXT, 9)])[0].tokens == target.greedy(TEXT, 9)
+    assert reused(engine) == 2 * (len(TEXT) - 1)

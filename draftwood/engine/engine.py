@@ -144,6 +144,7 @@ class Engine:
         self._waiting: deque[RunningRequest] = deque()
         self._active: dict[int, RunningRequest] = {}
         self._joining: dict[int, JoiningRequest] = {}  # those of them whose prompt is not cached
+        self._slots: set[int] = set()  # that are open for them
         self._prompt_tokens = self._copied_tokens = 0
         self._full = False  # there was no memory for another slot; a request has to end first
         self._unreported: list[RequestStep] = []  # their events are not made yet
@@ -213,6 +214,26 @@ class Engine:
         own = [event for event in self._events if event.request_id == number]
         self._events = [event for event in self._events if event.request_id != number]
         return next((event for event in own if isinstance(event, Finished)), None)
+
+    def close(self) -> None:
+        """End all requests now, without an event, and give back what they hold of the model.
+
+        ``with Engine(...) as engine:`` does so at its end. An engine that is dropped while requests
+        run would keep their keys and values in the model's cache. It can be used on.
+        """
+        with ExitStack() as stack:
+            for slot in self._slots:
+                stack.callback(self._release, slot)
+            for held in (self._waiting, self._active, self._joining, self._unreported):
+                held.clear()
+            self._events.clear()
+            self._full = False
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def busy(self) -> bool:
@@ -352,6 +373,9 @@ class Engine:
             for sequence in list(self._active.values()):
                 with suppress(Exception):  # what failed may fail again; it is what is raised
                     self._finish(sequence, "error", own)
+            for slot in list(self._slots):  # of a request that an interrupt kept from its place
+                with suppress(Exception):
+                    self._release(slot)
             if self._prefixes:  # there may be too little memory for them
                 self._prefixes.clear()
             raise
@@ -409,7 +433,9 @@ class Engine:
             joined = self._joined(s, leader, len(s.request.ids) + min(s.limit, _AHEAD) + most)
             if joined is None:
                 break
-            self._active[s.number] = self._waiting.popleft()
+            # Without a call between them, so that no interrupt comes between them either.
+            self._active[s.number] = s
+            del self._waiting[0]
             s.begin()
             self._joining[s.number] = joined
 
@@ -431,7 +457,7 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - what a device raises without memory
             logger.warning("request %d computes its whole prompt: %s", sequence.number, error)
             self._prefixes.clear()
-            self.target.release(sequence.slot)
+            self._release(sequence.slot)
             if not self._opened(sequence, tokens):
                 return None
             self._prefixes.watch(sequence)
@@ -446,6 +472,7 @@ class Engine:
             return False
         try:
             sequence.slot = self.target.open(tokens)
+            self._slots.add(sequence.slot)
         except DraftwoodError:
             raise  # a model that was detached, for one
         except Exception as error:  # noqa: BLE001 - what a device raises without memory
@@ -538,19 +565,30 @@ class Engine:
     def _finish(
         self, sequence: RunningRequest, reason: FinishReason, error: Exception | None = None
     ) -> None:
-        del self._active[sequence.number]
-        self._joining.pop(sequence.number, None)
-        self._full = False
-        completion = sequence.completion(reason, error)
-        logger.debug(
-            "request %d: %s after %d tokens", sequence.number, reason, len(completion.tokens)
-        )
-        self._events.append(Finished(sequence.number, completion))
         with ExitStack() as stack:
-            stack.callback(self._phases.release, sequence.slot)
+            stack.callback(self._release, sequence.slot)
+            del self._active[sequence.number]
+            self._joining.pop(sequence.number, None)
+            self._full = False
+            completion = sequence.completion(reason, error)
+            logger.debug(
+                "request %d: %s after %d tokens", sequence.number, reason, len(completion.tokens)
+            )
+            self._events.append(Finished(sequence.number, completion))
             if self._prefixes and reason != "error":
                 try:
                     self._prefixes.keep(sequence)
-                except Exception as failed:  # noqa: BLE001 - such as too little memory
-                    logger.warning("a text is not kept for later prompts: %s", failed)
+                except BaseException as failed:
                     self._prefixes.clear()
+                    if not isinstance(failed, Exception):
+                        raise
+                    # Such as too little memory.
+                    logger.warning("a text is not kept for later prompts: %s", failed)
+
+    def _release(self, slot: int) -> None:
+        """Give an open slot back."""
+        if slot in self._slots:
+            try:
+                self._phases.release(slot)
+            finally:
+                self._slots.discard(slot)

@@ -250,6 +250,10 @@ class EngineThread:
             with self._lock:
                 self._dead = self._dead or error
                 held, self._held = list(self._held.values()), {}
+            try:
+                self.engine.close()
+            except Exception:
+                logger.exception("an engine could not be closed")
             for each in held:
                 each.tell(Failed(error))
 

@@ -397,3 +397,15 @@ def test_a_calibration_that_cannot_be_used_is_refused_before_work(tmp_path: Path
     target = MarkovTarget()
     with pytest.raises(DraftwoodError, match=r"cannot read .*json"):
         engine_of(target, f"auto:calibration={tmp_path / 'missing.json'}")
+
+
+def test_a_closed_engine_keeps_nothing_of_the_model() -> None:
+    target = MarkovTarget()
+    with Engine(target, "ar", max_batch=2, host=FakeHost(target.info)) as engine:
+        for _ in range(3):
+            engine.add(Request((1, 2, 3), 20))
+        engine.step()
+        assert (engine.running, engine.waiting) == (2, 1)
+    assert not target.cached
+    assert not engine.busy
+    assert engine.generate([Request((1, 2, 3), 20)])[0].tokens == target.greedy((1, 2, 3), 20)

@@ -387,3 +387,39 @@ def test_a_drafter_that_fails_to_let_go_keeps_no_slot(monkeypatch: pytest.Monkey
     assert engine.cancel(running) is None
     monkeypatch.undo()
     assert engine.generate([Request(PROMPT, 9)])[0].tokens == target.greedy(PROMPT, 9)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, DraftwoodError])
+def test_a_request_that_is_interrupted_as_it_begins_keeps_no_slot(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = MarkovTarget()
+    engine = Engine(target, "ar", prefix_cache="1MB", host=FakeHost(target.info))
+    text = PROMPT * 3
+    engine.generate([Request(text, 5)])
+
+    def restore(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(target, "restore", restore)
+        engine.add(Request(text, 5))
+        with pytest.raises(error):
+            engine.step()
+    assert not target.cached
+    assert [done.reason for done in drained(engine).values()] == ["length"], "it waited on"
+
+
+def test_a_request_that_is_interrupted_as_it_ends_keeps_no_slot() -> None:
+    class Interrupting(dict[int, Any]):
+        def pop(self, *given: Any) -> Any:
+            raise KeyboardInterrupt
+
+    target = MarkovTarget()
+    engine = engine_of(target, "ar", 2)
+    number = engine.add(Request(PROMPT, 20))
+    engine.step()
+    engine._joining = Interrupting()
+    with pytest.raises(KeyboardInterrupt):
+        engine.cancel(number)
+    assert not target.cached

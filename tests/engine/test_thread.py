@@ -288,6 +288,8 @@ def test_a_closed_thread_tells_those_that_it_holds(target: Gated) -> None:
     assert target.forwards == 1
     assert "the server is stopping" in str(caller.failure())
     assert thread.held == 0
+    thread._thread.join(20)
+    assert not target.cached
 
 
 def test_foreign_code_that_fails_ends_nothing(target: Gated) -> None:

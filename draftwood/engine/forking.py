@@ -4,11 +4,14 @@ They get a copy of its slot when its prompt is cached, before anything else is i
 to be kept for it, and recurrent layers have the states that are needed.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 
 from draftwood.engine.joining import JoiningRequest
 from draftwood.engine.sequence import RunningRequest
 from draftwood.protocols import ResumableTarget
+
+logger = logging.getLogger(__name__)
 
 
 def leader_of(
@@ -38,7 +41,10 @@ def leaders(joining: Sequence[JoiningRequest]) -> list[JoiningRequest]:
 
 
 def fork(joining: Sequence[JoiningRequest], target: ResumableTarget) -> None:
-    """Copy prompts that are cached now to the slots of the requests that follow."""
+    """Copy prompts that are cached now to the slots of the requests that follow.
+
+    A request whose copy fails follows nobody from then on.
+    """
     for leader in leaders(joining):
         followers = [each for each in joining if each.leader is leader]
         if not followers or leader.left:
@@ -47,8 +53,14 @@ def fork(joining: Sequence[JoiningRequest], target: ResumableTarget) -> None:
         whole = target.savable(slot, length) == length
         for each in followers:
             each.leader = None
-            if whole:
+            if not whole:
+                continue
+            try:
                 target.lend(slot, each.sequence.slot, length)
+            except Exception as error:  # noqa: BLE001 - what a device raises without memory
+                number = each.sequence.number
+                logger.warning("request %d computes its whole prompt: %s", number, error)
+            else:
                 each.follow(leader)
 
 

@@ -400,7 +400,10 @@ class ResumableTarget(Target, Protocol):
         ...
 
     def lend(self, lender: int, slot: int, length: int) -> None:
-        """Begin an empty slot with the first tokens of another one, as many as are savable."""
+        """Begin an empty slot with the first tokens of another one, as many as are savable.
+
+        If there is no memory for it, the slot stays empty.
+        """
         ...
 
     @property

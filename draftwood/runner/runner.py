@@ -361,9 +361,11 @@ class Runner:
 
     def lend(self, lender: int, slot: int, length: int) -> None:
         """See :class:`draftwood.protocols.ResumableTarget`."""
-        self.cache.lend(lender, slot, length)
-        if self.recurrent is not None:
+        states = None
+        if self.recurrent is not None:  # first, as this takes memory
             states = self.recurrent.saved(lender, length, self.cache.length(lender))
+        self.cache.lend(lender, slot, length)
+        if self.recurrent is not None and states is not None:
             self.recurrent.restore(slot, length, states)
 
     @property

@@ -102,6 +102,29 @@ def test_a_slot_that_cannot_be_saved_is_not_copied() -> None:
     assert target.computed == 3 * len(TEXT)
 
 
+@pytest.mark.parametrize("cache", [None, "1MB"])
+def test_a_copy_that_fails_ends_nobody(cache: str | None) -> None:
+    class Lending(Counting):
+        fails = 2
+
+        def lend(self, lender: int, slot: int, length: int) -> None:
+            if slot == self.fails:
+                raise MemoryError
+            super().lend(lender, slot, length)
+
+    target = Lending(context_limit=1024)
+    engine = engine_of(target, "goose", prefix_cache=cache)
+    running = engine.add(Request(LONG[:15], 60))
+    engine.step()
+    numbers = [engine.add(Request(TEXT, 20)) for _ in range(3)]
+    target.computed = 0
+    done = ends(engine)
+    assert done[running].tokens == target.greedy(LONG[:15], 60)
+    assert [done[number].tokens for number in numbers] == [target.greedy(TEXT, 20)] * 3
+    assert target.computed == 2 * len(TEXT)
+    assert engine.prefix_tokens[1] == len(TEXT)
+
+
 @pytest.mark.parametrize("name", ["ar", "goose", "auto", "traversal"])
 def test_choices_of_a_model_are_those_of_each_alone(name: str) -> None:
     given = {"draft": tiny_llama(seed=1)} if name == "traversal" else {}

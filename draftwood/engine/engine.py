@@ -340,8 +340,11 @@ class Engine:
             if self._prefixes:
                 self._prefixes.next_step()
             self._admit()
+            some_run = len(self._active) > len(self._joining)
             pieces = self._pieces()
-            if live := self._running():
+            # Nobody waits for the step that first tokens would wait for.
+            live = self._running() if some_run or not self._events else ()
+            if live:
                 phases = self._phases
                 batch = Batch(live, phases.draft_forwards, pieces)
                 drafted = phases.draft(batch)
@@ -354,7 +357,7 @@ class Engine:
                 predictions = phases.learn(batch, drafted, outcomes)
                 self._take(batch, outcomes, predictions)
                 if batch.unread:
-                    self._refuse([piece.request for piece in pieces], batch.unread)
+                    self._refuse(pieces, batch.unread)
                 elif pieces:
                     self._begin_cached()
         events, self._events = self._events, []
@@ -422,20 +425,22 @@ class Engine:
     def _admit(self) -> None:
         """Give as many waiting requests a slot as there is room for."""
         most = self.method.policy.budget + 1
-        while self._waiting and len(self._active) < self.max_batch:
-            s, prefixes, joining = self._waiting[0], self._prefixes, self._joining.values()
-            resumable = self._phases.prompts.resumable
+        resumable, prefixes = self._phases.prompts.resumable, self._prefixes
+        for s in [*self._waiting]:
+            if len(self._active) >= self.max_batch:
+                break
+            joining = self._joining.values()
             leader = None if resumable is None else leader_of(s, joining, resumable)
             if not leader and prefixes and prefixes.arrives(s, joining, self._running()):
-                break
+                continue  # by choice: those behind it may have more to gain
             if not self._fits(s):
                 break
             joined = self._joined(s, leader, len(s.request.ids) + min(s.limit, _AHEAD) + most)
             if joined is None:
                 break
-            # Without a call between them, so that no interrupt comes between them either.
+            # No call comes between these two, so that no interrupt finds it in both or in neither.
             self._active[s.number] = s
-            del self._waiting[0]
+            self._waiting.remove(s)
             s.begin()
             self._joining[s.number] = joined
 
@@ -502,22 +507,24 @@ class Engine:
         running = len(self._active) - len(joining)
         if running and (pieces := prompts.within(joining, running)):
             return pieces
-        alone = not running
+        pieces = prompts.next(joining, alone=not running)
         try:
-            prompts.cache(joining, alone=alone)
+            prompts.cache(pieces)
         except Exception as error:
-            if alone:
+            if not running:
                 raise
-            self._refuse(joining, error)
+            self._refuse(pieces, error)
         else:
             self._begin_cached()
         return []
 
-    def _refuse(self, joining: Sequence[JoiningRequest], error: Exception) -> None:
-        """End requests whose prompts could not be cached."""
-        logger.error("the prompts that join have failed", exc_info=error)
-        for joined in joining:
-            self._finish(joined.sequence, "error", error)
+    def _refuse(self, pieces: Sequence[PromptPiece], error: Exception) -> None:
+        """End the requests whose prompts could not be cached, and those that follow them."""
+        logger.error("prompts that join have failed", exc_info=error)
+        failed = [piece.request for piece in pieces]
+        for joined in [*self._joining.values()]:
+            if joined in failed or joined.leader in failed:
+                self._finish(joined.sequence, "error", error)
 
     def _begin_cached(self) -> None:
         """Draw the first tokens of the requests whose prompts are cached."""

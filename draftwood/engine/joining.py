@@ -16,6 +16,10 @@ from draftwood.protocols import TargetOutput
 ALONE = 1 << 13
 """Prompt tokens to cache at once while no request runs: their activations take memory."""
 
+TOGETHER = 1 << 10
+"""Likewise of several prompts on a CPU, where a token of a larger forward costs no less. The first
+request has its first token when its own prompt is cached."""
+
 BETWEEN = 256
 """Prompt tokens to cache between two steps, where the cost of a forward is not known."""
 
@@ -108,14 +112,18 @@ class PromptPiece(NamedTuple):
 
 
 def shared_out(left: Sequence[int], budget: int) -> list[int]:
-    """How many tokens of each prompt are next; those that came first are served first.
+    """How many tokens of each prompt are next.
+
+    Half of them are of the shortest rests, so that no short prompt waits for a long one; the others
+    of those that came first, so that none waits for ever.
 
     Args:
         left: tokens of each prompt that are not cached.
         budget: most tokens in all.
     """
-    found = []
-    for tokens in left:
-        found.append(min(tokens, budget))
-        budget -= found[-1]
+    found = [0] * len(left)
+    shortest = sorted(range(len(left)), key=left.__getitem__)
+    for order, most in ((shortest, budget // 2), (range(len(left)), budget)):
+        for i in order:
+            found[i] += min(left[i] - found[i], most - sum(found))
     return found

@@ -55,17 +55,26 @@ class Prefixes:
     ) -> bool:
         """Whether a request had better wait: another one is just caching its first tokens.
 
+        It waits while that one's rest takes less than what would be computed twice otherwise. A
+        prompt that does not wait may take as long as twice its tokens, as half of what is cached in
+        a step is of others.
+
         Args:
             sequence: without a slot.
             joining: requests whose prompts are being cached.
             running: those whose prompts are cached.
         """
         ids, namespace = _text(sequence), sequence.request.namespace
-        others = [j.sequence for j in joining if j.sequence.request.namespace == namespace]
-        coming = max((self._coming(other, ids) for other in others), default=0)
-        if coming < SHORTEST:
+        others = [j for j in joining if j.sequence.request.namespace == namespace]
+        coming = [(self._coming(j.sequence, ids), j.left) for j in others]
+        if max((shared for shared, _ in coming), default=0) < SHORTEST:
             return False
-        return coming >= self._longest(sequence, running)[1] + SHORTEST
+        known = self._longest(sequence, running)[1]
+        alone = 2 * (len(ids) - known)
+        return any(
+            shared >= known + SHORTEST and left + len(ids) - shared < alone
+            for shared, left in coming
+        )
 
     def _coming(self, other: RunningRequest, ids: NDArray[np.int64]) -> int:
         """How many first tokens of a prompt can be taken from another one when that is cached."""

@@ -13,6 +13,7 @@ from draftwood.engine.joining import (
     A_REQUEST,
     ALONE,
     BETWEEN,
+    TOGETHER,
     WITHIN,
     JoiningRequest,
     PromptPiece,
@@ -46,31 +47,41 @@ class Prompts:
         self._taught = tuner if target.info.device.type == "cpu" else None
         self.end_apart = False
 
-    def cache(self, joining: Sequence[JoiningRequest], *, alone: bool) -> None:
-        """Cache the next piece of the prompts of requests that join.
+    def next(self, joining: Sequence[JoiningRequest], *, alone: bool) -> list[PromptPiece]:
+        """The pieces of the prompts of requests that join to cache next, outside of a step.
 
         ``alone``: no request runs. A target that is not resumable caches all prompts at once.
         """
-        joining, resumable = leaders(joining), self.resumable
+        joining = leaders(joining)
         left = [request.left for request in joining]
         counts = left
-        if resumable is not None:
-            piece = (self._tuner and self._tuner.prompt_piece()) or BETWEEN
-            counts = shared_out(left, ALONE if alone else piece)
+        if self.resumable is not None:
+            counts = shared_out(left, self._most(len(left), alone=alone))
         if self.end_apart:
             counts = [
                 min(n, own - TAIL) if own > TAIL else n for n, own in zip(counts, left, strict=True)
             ]
-        served = [PromptPiece(r, n) for r, n in zip(joining, counts, strict=True) if n]
-        slots, pieces = [each.slot for each in served], [each.ids for each in served]
+        return [PromptPiece(r, n) for r, n in zip(joining, counts, strict=True) if n]
+
+    def _most(self, prompts: int, *, alone: bool) -> int:
+        """Most tokens of so many prompts to cache at once."""
+        if not alone:
+            return (self._tuner and self._tuner.prompt_piece()) or BETWEEN
+        on_cpu = self._target.info.device.type == "cpu"
+        return TOGETHER if on_cpu and prompts > 1 else ALONE
+
+    def cache(self, pieces: Sequence[PromptPiece]) -> None:
+        """Cache pieces of prompts."""
+        slots, tokens = [each.slot for each in pieces], [each.ids for each in pieces]
         begun = perf_counter()
-        if resumable is not None and (counts != left or any(r.done for r in joining)):
-            prompts = [len(each.request.sequence.request.ids) for each in served]
-            rows = resumable.prefill_piece(slots, pieces, self._needs, prompts)
+        whole = all(each.tokens == len(each.request.sequence.request.ids) for each in pieces)
+        if self.resumable is None or whole:
+            rows = self._target.prefill(slots, tokens, self._needs)
         else:
-            rows = self._target.prefill(slots, pieces, self._needs)
-        self._note(sum(map(len, pieces)), perf_counter() - begun)
-        for each, found in zip(served, rows, strict=True):
+            prompts = [len(each.request.sequence.request.ids) for each in pieces]
+            rows = self.resumable.prefill_piece(slots, tokens, self._needs, prompts)
+        self._note(sum(map(len, tokens)), perf_counter() - begun)
+        for each, found in zip(pieces, rows, strict=True):
             each.request.add(each.tokens, found)
 
     def within(self, joining: Sequence[JoiningRequest], running: int) -> list[PromptPiece]:

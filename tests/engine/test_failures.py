@@ -8,6 +8,7 @@ import torch
 from transformers import LogitsProcessor
 
 from draftwood.engine.engine import Engine
+from draftwood.engine.joining import BETWEEN
 from draftwood.engine.request import Completion, Delta, Event, Finished, Request, checked
 from draftwood.errors import DraftwoodError, RequestFailed
 from draftwood.methods import method
@@ -310,6 +311,27 @@ def test_prompts_that_fail_leave_those_that_run_alone(
     assert not target.cached
 
 
+def test_a_piece_that_fails_ends_those_whose_tokens_are_in_it_and_their_followers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = Failing(context_limit=2048)
+    target.reads_within = False
+    engine = engine_of(target, "goose", 5)
+    engine.add(Request(PROMPT, 60))
+    engine.step()
+    long = tuple(1 + i * i % 11 for i in range(2 * BETWEEN))
+    for ids in (long, long[1:], long[2:], long):  # half a piece of the first, half of the third
+        engine.add(Request(ids, 20))
+    with monkeypatch.context() as patch:
+        patch.setattr(target, "prefill_piece", lambda *given: 1 / 0)
+        ended = finished(engine.step())
+    assert {number: c.reason for number, c in ended.items()} == dict.fromkeys((1, 3, 4), "error")
+    done = drained(engine)
+    assert done[0].tokens == target.greedy(PROMPT, 60)
+    assert done[2].tokens == target.greedy(long[1:], 20)
+    assert not target.cached
+
+
 def test_a_stream_that_is_left_hands_on_the_events_of_others() -> None:
     target = Failing()
     engine = engine_of(target, "ar", 2)
@@ -326,16 +348,19 @@ def test_a_stream_that_is_left_hands_on_the_events_of_others() -> None:
 
 def test_what_happened_before_a_step_failed_is_told_by_the_next() -> None:
     target = Failing()
+    target.reads_within = False
     engine = engine_of(target, "goose", 3)
+    engine.add(Request(PROMPT[2:], 30))
+    [told] = engine.step()
     engine.add(Request(PROMPT, 1))
     engine.add(Request(BAD, 9))
     fail(engine, target)
     events = engine.step()
     assert not engine.busy
     done = finished(events)
-    assert (done[0].reason, done[0].tokens) == ("length", target.greedy(PROMPT, 1))
-    assert (done[1].reason, done[1].tokens) == ("error", target.greedy(BAD, 1))
-    streamed = {e.request_id: e.tokens for e in events if isinstance(e, Delta)}
+    assert (done[1].reason, done[1].tokens) == ("length", target.greedy(PROMPT, 1))
+    assert (done[2].reason, done[2].tokens) == ("error", target.greedy(BAD, 1))
+    streamed = {e.request_id: e.tokens for e in (told, *events) if isinstance(e, Delta)}
     assert streamed == {number: c.tokens for number, c in done.items()}
     assert engine.step() == []
 
@@ -344,6 +369,7 @@ def test_the_end_of_a_request_of_a_failed_step_may_be_fetched() -> None:
     target = Failing()
     engine = engine_of(target, "ar", 2)
     number = engine.add(Request(PROMPT, 9))
+    engine.step()
     fail(engine, target)
     ended = engine.cancel(number)
     assert ended is not None
@@ -356,6 +382,7 @@ def test_a_list_of_requests_is_answered_by_its_own_completions() -> None:
     target = Failing()
     engine = engine_of(target, "ar", 2)
     engine.add(Request(BAD, 9))
+    engine.step()
     fail(engine, target)
     target.fails = True
     with pytest.raises(RuntimeError):

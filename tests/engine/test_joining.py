@@ -1,5 +1,6 @@
 """Prompts are cached in pieces, between the steps of requests that run or within them."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,13 +11,15 @@ import torch
 from draftwood.costs.curve import Curve, StepCosts
 from draftwood.costs.live import LiveCosts
 from draftwood.engine.engine import Engine
-from draftwood.engine.joining import BETWEEN, WITHIN, JoiningRequest, shared_out
+from draftwood.engine.joining import ALONE, BETWEEN, TOGETHER, WITHIN, JoiningRequest, shared_out
+from draftwood.engine.prompts import Prompts
 from draftwood.engine.request import Delta, Event, Finished, Request
 from draftwood.methods import method
 from draftwood.policies.auto.calibration import Calibration
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import (
     MOST_READ,
+    Needs,
     Outcome,
     RequestLoad,
     StepReport,
@@ -86,9 +89,53 @@ def test_a_long_prompt_joins_in_pieces(name: str, *, within: bool) -> None:
 def test_prompts_are_cached_at_once_while_none_runs() -> None:
     target = MarkovTarget(context_limit=4096)
     engine = engine_of(target)
-    done = engine.generate([Request(LONG, 5), Request(PROMPT, 5), Request(LONG[1:], 5)])
-    assert [c.tokens for c in done] == [target.greedy(p, 5) for p in (LONG, PROMPT, LONG[1:])]
-    assert not target.pieces
+    for prompts in ((LONG,), (LONG[:500], PROMPT, LONG[1:500])):
+        done = engine.generate([Request(prompt, 5) for prompt in prompts])
+        assert [c.tokens for c in done] == [target.greedy(prompt, 5) for prompt in prompts]
+        assert not target.pieces
+
+
+def test_of_several_prompts_a_cpu_caches_few_tokens_together() -> None:
+    target = MarkovTarget(context_limit=4096)
+    engine = engine_of(target)
+    prompts = [LONG[i : i + 800] for i in range(3)]
+    for prompt in prompts:
+        engine.add(Request(prompt, 5))
+    [first] = engine.step()
+    assert target.pieces == [800, TOGETHER - 800]
+    assert (first.request_id, tokens_of([first], 0)) == (0, list(target.greedy(prompts[0], 1)))
+    done = {e.request_id: e.completion for e in engine.stream([]) if isinstance(e, Finished)}
+    assert [done[i].tokens for i in range(3)] == [target.greedy(p, 5) for p in prompts]
+    target.info = replace(target.info, device=torch.device("cuda"))
+    assert Prompts(target, Needs(), None)._most(3, alone=True) == ALONE
+
+
+def test_first_tokens_do_not_wait_for_a_step_that_nobody_else_needs() -> None:
+    target = MarkovTarget(context_limit=4096)
+    engine = engine_of(target, "ar")
+    engine.add(Request(PROMPT, 5))
+    [first] = engine.step()
+    assert isinstance(first, Delta)
+    assert not target.forwards
+    engine.step()
+    assert target.forwards == 1
+
+
+def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
+    target = MarkovTarget(context_limit=4096)
+    engine = engine_of(target, "ar")
+    engine.add(Request(PROMPT, 300))
+    engine.step()
+    long, short = engine.add(Request(LONG, 5)), engine.add(Request(LONG[9:19], 5))
+    events = engine.step()
+    assert tokens_of(events, short)
+    assert target.pieces == [WITHIN - 10, 10]
+    while not tokens_of(events, long):  # and the long one takes no longer for short ones
+        engine.add(Request(LONG[: WITHIN // 2], 1))
+        before = len(events)
+        events += engine.step()
+        assert len(events) > before
+    assert sum(target.pieces[::2]) >= len(LONG)
 
 
 def test_a_request_that_joins_may_be_cancelled() -> None:
@@ -107,10 +154,13 @@ def test_a_request_that_joins_may_be_cancelled() -> None:
     )
 
 
-def test_those_that_came_first_are_served_first() -> None:
+def test_half_of_a_piece_is_of_those_that_came_first_and_half_of_the_shortest() -> None:
     assert shared_out([5, 7, 9], 100) == [5, 7, 9]
     assert shared_out([5, 7, 9], 8) == [5, 3, 0]
     assert shared_out([5], 2) == [2]
+    assert shared_out([90, 70, 5, 3], 20) == [10, 2, 5, 3]
+    assert shared_out([90, 70], 20) == [10, 10]
+    assert shared_out([90, 70], 1) == [1, 0]
 
 
 def tuner_of(first: float, token: float) -> AutoTuner:

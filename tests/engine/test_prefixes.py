@@ -101,6 +101,29 @@ def test_nobody_waits_for_a_few_tokens_more_than_are_cached() -> None:
     assert engine.running == 3
 
 
+def test_a_request_waits_for_a_beginning_that_saves_more_than_it_takes_to_come() -> None:
+    target = MarkovTarget(context_limit=2048)
+    engine = engine_of(target, "ar")
+    engine.add(Request((5, 6), 90))
+    engine.step()
+    long = tuple(1 + i * i * i % 11 for i in range(700))
+    numbers = [
+        engine.add(Request(ids, 5))
+        for ids in (
+            long,
+            (*long[:600], 3, 3, 4),  # waits for the first one
+            long[::-1],  # does not wait for the second one
+            (*long[:30], 3, 3, 4),  # does not wait for 700 tokens, for 30 of them
+        )
+    ]
+    engine.step()
+    assert (engine.running, engine.waiting) == (4, 1)
+    assert numbers[1] not in engine._active
+    while engine.busy:
+        engine.step()
+    assert reused(engine) >= 600
+
+
 def test_namespaces_share_nothing() -> None:
     engine = engine_of(MarkovTarget(context_limit=1024), "goose")
     engine.generate([Request(TEXT, 20, namespace="one")])

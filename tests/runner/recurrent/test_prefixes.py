@@ -196,6 +196,23 @@ def test_several_answers_to_one_prompt_share_it() -> None:
     runner.detach()
 
 
+def test_answers_whose_states_cannot_be_copied_compute_the_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("no memory for a snapshot")
+
+    runner = attached("granitemoehybrid")
+    [prompt] = texts(1, 50)
+    alone = answer(Engine(runner, "ar"), prompt)
+    monkeypatch.setattr(RecurrentStates, "_snapshot", full)
+    requests = [Request(prompt, max_new_tokens=NEW, eos=()) for _ in range(3)]
+    engine = Engine(runner, "ar")
+    assert {done.tokens for done in engine.generate(requests)} == {tuple(alone)}
+    assert taken(engine) == 0
+    runner.detach()
+
+
 def test_prompts_that_part_before_a_known_state_share_nothing_and_do_not_wait() -> None:
     runner = attached(FEW[-1])
     start, one, other = texts(2, 30, 29, 29)

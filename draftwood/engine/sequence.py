@@ -224,9 +224,7 @@ class RunningRequest:
         piece = "" if token in self.request.ends else self.stream.push([token])
         if last:
             piece += self.stream.flush()
-        if len(self.tokens) <= self.request.min_new_tokens:
-            return piece  # no stop string counts yet
-        piece = self.matcher.feed(piece)
+        piece = self.matcher.feed(piece, counts=len(self.tokens) > self.request.min_new_tokens)
         if last and self.matcher.matched is None:
             piece += self.matcher.flush()
         return piece

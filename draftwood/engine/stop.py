@@ -26,25 +26,33 @@ class StopMatcher:
             raise DraftwoodError("a stop string must not be empty; leave it out")
         self._stops = stops
         self._held = ""
+        self._passed = 0  # characters of it that no stop string may end with
         self.matched: str | None = None
 
-    def feed(self, piece: str) -> str:
+    def feed(self, piece: str, *, counts: bool = True) -> str:
         """The text that may be shown now: no stop string, nor what may become one, is in it.
 
-        Empty once a stop string has matched; what followed it is dropped.
+        Empty once a stop string has matched; what followed it is dropped. ``counts``: whether a
+        stop string that is completed by this piece ends the text.
         """
         if self.matched is not None:
             return ""
         text = self._held + piece
-        found = [(text.find(stop), stop) for stop in self._stops]
-        ended = [(start + len(stop), start, stop) for start, stop in found if start >= 0]
+        if not counts:
+            self._passed = len(text)
+        ended = []
+        for stop in self._stops:
+            start = text.find(stop, max(0, self._passed - len(stop) + 1))
+            if start >= 0:
+                ended.append((start + len(stop), start, stop))
         if ended:
             _, start, self.matched = min(ended)
             self._held = ""
             return text[:start]
         keep = max((_overlap(text, stop) for stop in self._stops), default=0)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
+        shown = len(text) - keep
+        self._held, self._passed = text[shown:], max(0, self._passed - shown)
+        return text[:shown]
 
     def flush(self) -> str:
         """The text held back, once none will follow."""

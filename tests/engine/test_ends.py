@@ -63,6 +63,17 @@ def test_no_stop_string_counts_too_early(name: str) -> None:
     assert whole.text.startswith(late.text)
 
 
+def test_a_stop_string_counts_that_begins_before_the_least_tokens() -> None:
+    engine = Engine(tiny_llama(), "goose:budget=8", tiny_tokenizer())
+    [whole] = engine.generate([Request("abcabc", 40)])
+    stop = whole.text[2:6]
+    [plain] = engine.generate([Request("abcabc", 40, stop=(stop,))])
+    assert plain.reason == "stop"
+    least = len(plain.tokens) - 1
+    [late] = engine.generate([Request("abcabc", 40, stop=(stop,), min_new_tokens=least)])
+    assert (late.tokens, late.text) == (plain.tokens, plain.text)
+
+
 def test_what_cannot_be_withheld_is_refused() -> None:
     sampler = Sampler(SamplingParams(), len(PROMPT))
     for request, words in (

@@ -29,6 +29,14 @@ def test_a_stop_string_across_pieces() -> None:
     assert matcher.flush() == ""
 
 
+def test_a_stop_string_that_begins_before_it_counts() -> None:
+    matcher = StopMatcher(["END", "x"])
+    out = [matcher.feed("END E", counts=False), matcher.feed("x EN", counts=False)]
+    assert out == ["END ", "Ex "]
+    assert matcher.feed("D.") == ""
+    assert matcher.matched == "END"
+
+
 def test_an_empty_stop_is_refused() -> None:
     with pytest.raises(DraftwoodError, match="must not be empty"):
         StopMatcher(["a", ""])
@@ -37,18 +45,23 @@ def test_an_empty_stop_is_refused() -> None:
 short = st.text("ab", min_size=1, max_size=5)
 
 
-@given(st.lists(short, max_size=3), st.lists(st.text("abc", max_size=6), max_size=6))
-def test_stops_do_not_depend_on_the_cuts(stops: list[str], pieces: list[str]) -> None:
+@given(
+    st.lists(short, max_size=3),
+    st.lists(st.text("abc", max_size=6), max_size=6),
+    st.integers(0, 3),
+)
+def test_stops_do_not_depend_on_the_cuts(stops: list[str], pieces: list[str], least: int) -> None:
+    """Those that are completed by one of the first pieces do not count."""
     text = "".join(pieces)
     ends = [
         (end, -len(stop))
-        for end in range(len(text) + 1)
+        for end in range(len("".join(pieces[:least])) + 1, len(text) + 1)
         for stop in stops
         if text[:end].endswith(stop)
     ]
     end, length = min(ends, default=(len(text), 0))
     matcher = StopMatcher(stops)
-    out = fed(matcher, pieces)
+    out = [matcher.feed(piece, counts=i >= least) for i, piece in enumerate(pieces)]
     shown = "".join(out) + matcher.flush()
     assert shown == text[: end + length]
     assert matcher.matched == (text[end + length : end] if ends else None)

@@ -8,6 +8,8 @@ draft forwards per target forward.
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from draftwood.protocols import Prediction, StepTimes
 from draftwood.tree import TokenTree
@@ -40,10 +42,27 @@ class StepStats:
         """Tokens that the step was predicted to commit; None without a prediction."""
         return None if self.prediction is None else self.prediction.tokens
 
-    @property
+    # These are made once for all tallies that the step is added to.
+
+    @cached_property
     def kind(self) -> str:
         """Sources along the accepted path, e.g. ``"context+adjacency"``; empty if none."""
-        return "+".join(dict.fromkeys(self.tree.sources[i] for i in self.path))
+        return "+".join(self.accepted_by_source)
+
+    @cached_property
+    def drafted_by_source(self) -> Counter[str]:
+        """Drafted tokens."""
+        return Counter(self.tree.sources[1:])
+
+    @cached_property
+    def accepted_by_source(self) -> Counter[str]:
+        """Accepted drafted tokens, in the order of the path."""
+        return Counter([self.tree.sources[i] for i in self.path])
+
+    @cached_property
+    def seconds(self) -> dict[str, Any]:
+        """The request's equal share of the times, by phase."""
+        return {phase: whole / self.batch for phase, whole in vars(self.times).items()}
 
 
 @dataclass
@@ -71,14 +90,14 @@ class Tally:
         self.accepted += len(step.path)
         self.draft_calls += step.draft_calls
         if step.tree.drafted:  # counters are slow enough for a plain step to notice
-            self.drafted_by_source.update(step.tree.sources[1:])
-            self.accepted_by_source.update(step.tree.sources[i] for i in step.path)
+            self.drafted_by_source.update(step.drafted_by_source)
+            self.accepted_by_source.update(step.accepted_by_source)
             self.offered_by_depth.update(range(1, step.tree.depth + 1))
             self.reached_by_depth.update(range(1, len(step.path) + 1))
         self.routes[step.tree.route] += 1
         self.kinds[step.kind] += 1
-        for phase in ("draft", "target", "verify", "commit", "learn"):
-            self.seconds[phase] += getattr(step.times, phase) / step.batch
+        for phase, seconds in step.seconds.items():
+            self.seconds[phase] += seconds
 
     def merge(self, other: "Tally") -> None:
         """Add another tally's sums to this one's."""

@@ -116,6 +116,8 @@ class ServerMetrics:
         self._responses = Counter(
             HTTP, HTTP_TEXT, ["handler", "method", "status"], registry=self._registry
         )
+        # By name and label, as looking for one in prometheus_client takes a lock and several calls.
+        self._labelled: dict[tuple[str, str | int], Any] = {}
         self.tally = Tally()
         self._shown: dict[str, int] = {}  # the engine's own counts, as the page has them
         self._newest: dict[int, float] = {}  # when a request had its newest token
@@ -155,7 +157,7 @@ class ServerMetrics:
 
     def ended(self, reason: str, seconds: float) -> None:
         """A request has ended."""
-        self._counters["request_success"].labels(self._model, reason).inc()
+        self._one_of("request_success", reason).inc()
         self._histograms["e2e_request_latency_seconds"].observe(seconds)
 
     def watch(self, event: Event) -> None:
@@ -190,8 +192,14 @@ class ServerMetrics:
         self._counters["spec_decode_num_drafts"].inc()
         self._counters["spec_decode_num_draft_tokens"].inc(step.tree.drafted)
         self._counters["spec_decode_num_accepted_tokens"].inc(len(step.path))
-        by_position = self._counters["spec_decode_num_accepted_tokens_per_pos"]
-        by_source = self._counters["spec_decode_num_accepted_tokens_per_source"]
-        for position, node in enumerate(step.path):
-            by_position.labels(self._model, str(position)).inc()
-            by_source.labels(self._model, step.tree.sources[node]).inc()
+        for position in range(len(step.path)):
+            self._one_of("spec_decode_num_accepted_tokens_per_pos", position).inc()
+        for source, count in step.accepted_by_source.items():
+            self._one_of("spec_decode_num_accepted_tokens_per_source", source).inc(count)
+
+    def _one_of(self, name: str, label: str | int) -> Any:
+        """A counter with a label."""
+        found = self._labelled.get((name, label))
+        if found is None:
+            found = self._labelled[name, label] = self._counters[name].labels(self._model, label)
+        return found

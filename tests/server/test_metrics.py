@@ -6,9 +6,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client import Counter
 from prometheus_client.parser import text_string_to_metric_families
 
-from draftwood.server.metrics import COUNTERS, GAUGES, HISTOGRAMS, HTTP
+from draftwood.engine.request import Stepped
+from draftwood.engine.stats import StepStats
+from draftwood.protocols import StepTimes
+from draftwood.server.metrics import COUNTERS, GAUGES, HISTOGRAMS, HTTP, ServerMetrics
+from draftwood.tree import tree_of
 from tests.factories.running_server import Running, running, tiny_engine
 
 VLLM = {
@@ -58,6 +63,25 @@ def test_the_names_are_vllms() -> None:
         found = samples(server)
         assert "vllm:num_requests_running" in found
         assert all(name.startswith(("vllm:", f"{HTTP}_total")) for name in found)
+
+
+def test_a_labelled_counter_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = ServerMetrics("draftwood", "tiny")
+    tree = tree_of([1, 2, 3, 4], [-1, 0, 1, 0], "draft")
+    asked: list[tuple[object, ...]] = []
+    labels = Counter.labels
+
+    def noted(self: Counter, *given: object) -> Counter:
+        asked.append(given)
+        return labels(self, *given)
+
+    monkeypatch.setattr(Counter, "labels", noted)
+    for _ in range(3):
+        metrics.watch(Stepped(0, StepStats(tree, (1, 2), 3, StepTimes(), 1)))
+        metrics.ended("stop", 0.1)
+    assert asked == [("tiny", 0), ("tiny", 1), ("tiny", "draft"), ("tiny", "stop")]
+    assert metrics.tally.accepted_by_source == {"draft": 6}
+    assert metrics.tally.drafted_by_source == {"draft": 9}
 
 
 def test_refused_requests_are_counted_by_route_and_status() -> None:

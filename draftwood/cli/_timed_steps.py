@@ -54,7 +54,7 @@ def run_steps(
 ) -> list[TimedStep]:
     """Run batches of requests for ``seconds``, at least one batch, and time their steps."""
     from draftwood.engine.engine import Engine
-    from draftwood.engine.request import Request, Stepped
+    from draftwood.engine.request import Finished, Request, Stepped
 
     engine = Engine(target, method(name), host=host)
     found: list[TimedStep] = []
@@ -64,18 +64,19 @@ def run_steps(
         begun = True
         numbers = [engine.add(Request(prompt, _TOKENS)) for _ in range(batch)]
         cached = batch * len(prompt)
-        fresh = True  # the first step prefills
+        timed = False  # the steps until all have begun cache prompts, the first one after it too
         while engine.busy and not (found and perf_counter() > end):
             start = perf_counter()
             events = engine.step()
             took = perf_counter() - start
             stats = [event.stats for event in events if isinstance(event, Stepped)]
-            if len(stats) < batch:
+            all_run = len(stats) == batch
+            if not all_run and (timed or any(isinstance(event, Finished) for event in events)):
                 break
-            if not fresh:
+            if timed:
                 found.append(_timed(stats, cached, took))
             cached += sum(len(one.path) + 1 for one in stats)
-            fresh = False
+            timed = all_run
         for number in numbers:
             engine.cancel(number)
     return found

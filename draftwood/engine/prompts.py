@@ -1,8 +1,8 @@
 """Caches the prompts of requests that join: at once, between the steps of others or within these.
 
-While no request runs, prompts are cached at once. Otherwise each step caches a piece of them. On a
-CPU the piece is part of the step's forward, unless that is known to be dear: weights are read once
-for both.
+While no request runs, prompts are cached at once; on a CPU about a thousand tokens, of several
+prompts. Otherwise each step caches a piece of them. On a CPU the piece is part of the step's
+forward, unless that is known to be dear: weights are read once for both.
 """
 
 from collections.abc import Sequence

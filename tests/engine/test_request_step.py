@@ -119,7 +119,7 @@ def test_a_cancelled_request_has_all_its_text(after: int) -> None:
     if after == 4:  # its text goes wrong just then
         stream: Any = Unreadable(after)
         engine._active.get(first, engine._waiting[0]).stream = stream
-    events = [event for _ in range(4) for event in engine.step()]
+    events = [event for _ in range(5) for event in engine.step()]
     ended = engine.cancel(first)
     assert ended is not None
     assert ended.completion.reason == ("error" if after == 4 else "cancelled")
@@ -137,7 +137,7 @@ def test_a_step_that_fails_loses_no_event() -> None:
     target = Failing()
     engine = engine_of(target)
     engine.add(Request(PROMPT, 12))
-    events = [event for _ in range(3) for event in engine.step()]
+    events = [event for _ in range(4) for event in engine.step()]
     fail(engine, target)
     events += engine.step()
     (ended,) = [event.completion for event in events if isinstance(event, Finished)]

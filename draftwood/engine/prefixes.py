@@ -2,8 +2,8 @@
 
 The tokens come from a finished text, or from a request that runs. Both must be of the same
 namespace, and of the weights of now. A request whose prompt begins like one that is being cached
-waits for that one if it gains by it. Of a model with recurrent layers, a text can be taken up to where its states
-were kept.
+waits for that one where it gains by it. Of a model with recurrent layers, a text can be taken up to
+where its states were kept.
 """
 
 from collections.abc import Hashable, Iterable

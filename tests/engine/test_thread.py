@@ -28,11 +28,13 @@ class Gated(MarkovTarget):
         super().__init__()
         self.gate = threading.Event()
         self.gate.set()
+        self.reached = threading.Event()
         self.error: Exception | None = None
         self.errors: list[Exception] = []
         """Each of them fails one forward."""
 
     def forward(self, slots: Any, trees: Sequence[TokenTree], *rest: Any, **named: Any) -> Any:
+        self.reached.set()
         assert self.gate.wait(20)
         error = self.errors.pop() if self.errors else self.error
         if error is not None:
@@ -274,10 +276,10 @@ def test_a_closed_thread_tells_those_that_it_holds(target: Gated) -> None:
     caller = Caller()
     target.gate.clear()
     thread.submit([Request(PROMPT, 400)], caller)
-    caller.wait(lambda: len(caller.reports) >= 1)
+    assert target.reached.wait(20)
     closing = threading.Thread(target=thread.close)
     closing.start()
-    # The request would have ended if the engine did not find the order after its first step.
+    # The request would have ended if the engine did not find the order after this forward.
     end = time.monotonic() + 20
     while thread._inbox.empty():
         assert time.monotonic() < end

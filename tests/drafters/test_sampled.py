@@ -92,16 +92,16 @@ def test_draws_depend_on_the_request_and_the_node_only() -> None:
             assert q == ([] if i == 1 else [found[place][2][node]])
 
 
-def test_samples_come_from_the_models_own_softmax() -> None:
+@pytest.mark.parametrize("draw", [Draw.IID, Draw.WITHOUT_REPLACEMENT])
+def test_samples_come_from_the_models_own_softmax(draw: Draw) -> None:
     model = Watched()
     drafter = ModelDrafter(model, target_of(13))
     request = Request(drafter, 6)
-    for draw in (Draw.IID, Draw.WITHOUT_REPLACEMENT):
-        [(tokens, logq, q)] = answered(drafter, [request], [request.sampled(draw, 0.7)])
-        for node, path in enumerate(([3], [3, 4], [3, 4, 11])):
-            expected = (model.logits([1, 2, 6, *path]) / 0.7).softmax(-1)
-            assert q[node] == pytest.approx(expected.tolist(), abs=1e-6)
-            assert logq[node] == pytest.approx(expected[tokens[node]].log().tolist(), abs=1e-5)
+    [(tokens, logq, q)] = answered(drafter, [request], [request.sampled(draw, 0.7)])
+    for node, path in enumerate(([3], [3, 4], [3, 4, 11])):
+        expected = (model.logits([1, 2, 6, *path]) / 0.7).softmax(-1)
+        assert q[node] == pytest.approx(expected.tolist(), abs=1e-6)
+        assert logq[node] == pytest.approx(expected[tokens[node]].log().tolist(), abs=1e-5)
 
 
 def test_top_k_is_computed_only_for_one_hot_queries() -> None:

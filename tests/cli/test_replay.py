@@ -47,6 +47,8 @@ def test_an_interrupted_recording_has_the_prompts_that_are_done(
     name: str, checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest, number = Recorder.record, getattr(signal, name)
+    # What runs the tests in the background may have the signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def stopping(self: Recorder, index: int, prompt: Prompt) -> RecordedPrompt:
         if index == 2:
@@ -56,10 +58,13 @@ def test_an_interrupted_recording_has_the_prompts_that_are_done(
     monkeypatch.setattr(Recorder, "record", stopping)
     prompts, out = tmp_path / "p.jsonl", tmp_path / "r.safetensors"
     prompts.write_text("".join(json.dumps({"prompt": f"abc{i} "}) + "\n" for i in range(4)))
-    code, said, _ = run(
-        *("record", "--prompts", str(prompts), "--model", checkpoint, "--max-new-tokens", "4"),
-        *("--out", str(out)),
-    )
+    try:
+        code, said, _ = run(
+            *("record", "--prompts", str(prompts), "--model", checkpoint, "--max-new-tokens", "4"),
+            *("--out", str(out)),
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert code == 128 + number
     assert "2 of 4 prompts, 8 tokens" in said
     assert len(read(out).prompts) == 2

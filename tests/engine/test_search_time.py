@@ -7,6 +7,7 @@ import pytest
 
 from draftwood import Engine, Request, method
 from draftwood.drafters._rollout.drafter import RolloutDrafter
+from draftwood.policies.auto.drafting import DraftLevels
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import StepReport, first_source
 from draftwood.runner.attach import attach
@@ -30,6 +31,8 @@ def reports(monkeypatch: pytest.MonkeyPatch, spelt: str, **options: Any) -> list
         return expand(drafter, *given)
 
     monkeypatch.setattr(AutoTuner, "observe", noting)
+    # A level is asked for whatever it costs.
+    monkeypatch.setattr(DraftLevels, "_may_pay", lambda *_: True)
     monkeypatch.setattr(AutoTuner, "levels", lambda _, bids: first_source(bids))
     monkeypatch.setattr(RolloutDrafter, "expand", slow)
     runner = attach(target(), packing=False)

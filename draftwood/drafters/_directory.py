@@ -7,8 +7,8 @@ Weights are safetensors, in one file or in shards, or a pickle that
 import pickle
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,20 +193,25 @@ def _bare(noun: str) -> str:
 
 
 def _read_safe(paths: Sequence[Path], within: re.Pattern[str] | None) -> dict[str, torch.Tensor]:
+    names: dict[Path, list[str]] = {}
+    for path in paths:
+        with _opened(path) as file:
+            names[path] = [*file.keys()]
+    if within is not None:
+        own = {path: [*filter(within.match, each)] for path, each in names.items()}
+        names = own if any(own.values()) else names
     found: dict[str, torch.Tensor] = {}
-    with ExitStack() as files:
-        places: dict[str, Any] = {}
-        for path in paths:
-            try:
-                file = files.enter_context(safe_open(path, framework="pt"))
-                places |= dict.fromkeys(file.keys(), (path, file))
-            except (OSError, SafetensorError) as error:
-                raise DraftwoodError(f"cannot read {path}: {error}") from error
-        own = [name for name in places if within is not None and within.match(name)]
-        for name in own or places:
-            path, file = places[name]
-            try:
-                found[name] = file.get_tensor(name)
-            except (OSError, SafetensorError) as error:
-                raise DraftwoodError(f"cannot read {path}: {error}") from error
+    for path, wanted in names.items():
+        with _opened(path) as file:
+            found |= {name: file.get_tensor(name) for name in wanted}
     return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A safetensors file, within a block that reads it."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (OSError, SafetensorError) as error:
+        raise DraftwoodError(f"cannot read {path}: {error}") from error

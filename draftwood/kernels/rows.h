@@ -133,7 +133,7 @@ inline Range columns_of(int64_t outputs, int64_t in_panels, int64_t thread, int6
 // What one of `threads` threads computes of y = x @ w.T + bias.
 template <class T, class S>
 void product(const Weight<T, S>& weight, int64_t thread, int64_t threads, const T* x, T* y, int64_t rows) {
-    const auto [first, end] = columns_of(weight.outputs, 0, thread, threads);
+    const auto [first, end] = part_of(weight.outputs, thread, threads);
 #if defined(HAS_TILES)
     if constexpr (std::is_same_v<S, bfloat16>) {
         if (tiles_allowed())

@@ -178,10 +178,12 @@ class Runner:
     def trim(self) -> None:
         """Give back the memory of the cache and of masks, if no slot is open."""
         self.cache.trim()
+        if self.cache.slots:
+            return
         masks = self._forward_pass.masks
-        if isinstance(masks, TreeMasks) and not self.cache.slots:
+        if isinstance(masks, TreeMasks):
             masks.trim()
-        if self.recurrent is not None and not self.cache.slots:
+        if self.recurrent is not None:
             self.recurrent.trim()
 
     def length(self, slot: int) -> int:
@@ -361,12 +363,13 @@ class Runner:
 
     def lend(self, lender: int, slot: int, length: int) -> None:
         """See :class:`draftwood.protocols.ResumableTarget`."""
-        states = None
-        if self.recurrent is not None:  # first, as this takes memory
-            states = self.recurrent.saved(lender, length, self.cache.length(lender))
+        if self.recurrent is None:
+            self.cache.lend(lender, slot, length)
+            return
+        # First, as this takes memory.
+        states = self.recurrent.saved(lender, length, self.cache.length(lender))
         self.cache.lend(lender, slot, length)
-        if self.recurrent is not None and states is not None:
-            self.recurrent.restore(slot, length, states)
+        self.recurrent.restore(slot, length, states)
 
     @property
     def remembered_bytes(self) -> int:

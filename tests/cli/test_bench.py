@@ -13,6 +13,7 @@ from draftwood.lab.bench import generating
 from draftwood.lab.bench.figures import Metrics
 from tests.factories.bench_command import bench as run_bench
 from tests.factories.bench_command import two_sets
+from tests.factories.command_line import lost_reader
 
 METHODS = ["ar", "pld", "goose", "hf"]
 METRICS = {member.name for member in fields(Metrics)}
@@ -255,10 +256,7 @@ def test_an_interrupt_leaves_what_is_finished(
 def test_a_complete_run_has_no_journal_also_if_its_summary_has_lost_its_reader(
     tmp_path: Path, checkpoint: str, prompts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(*_: object) -> None:
-        raise BrokenPipeError
-
-    monkeypatch.setattr("draftwood.lab.bench.document.summary", gone)
+    monkeypatch.setattr("draftwood.lab.bench.document.summary", lost_reader)
     out = tmp_path / "out.json"
     argv = ["--prompts", prompts, "--model", checkpoint, "--methods", "ar", "--json", str(out)]
     assert run_bench(*argv)[0] == 1

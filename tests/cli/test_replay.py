@@ -19,7 +19,7 @@ from draftwood.lab.replay.pricing import NODE, STEP, expected_costs
 from draftwood.lab.replay.recorder import Recorder
 from draftwood.lab.replay.recording import RecordedPrompt
 from draftwood.lab.replay.replayer import Replayer
-from tests.factories.command_line import output_of, refused, run
+from tests.factories.command_line import lost_reader, output_of, refused, run
 from tests.factories.tiny_llama import save_tiny, tiny_llama
 
 
@@ -112,10 +112,7 @@ def test_a_replay_that_is_stopped_keeps_the_rows_of_the_model(
 def test_figures_are_written_also_if_the_table_has_lost_its_reader(
     recorded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(*_: object) -> None:
-        raise BrokenPipeError
-
-    monkeypatch.setattr("draftwood.cli._replay_flags.table", gone)
+    monkeypatch.setattr("draftwood.cli._replay_flags.table", lost_reader)
     output = tmp_path / "o.json"
     assert run("replay", recorded, "--methods", "ar", "--json", str(output))[0] == 1
     assert [one["method"] for one in json.loads(output.read_text())["methods"]] == ["ar"]

@@ -31,6 +31,7 @@ from draftwood.methods import method
 from draftwood.protocols import Drafter, StepTimes
 from draftwood.runner.attach import attach
 from draftwood.tree import tree_of
+from tests.factories.command_line import lost_reader
 from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.tiny_llama import tiny_llama, tiny_tokenizer
 
@@ -79,10 +80,7 @@ def test_it_measures_shows_and_keeps(checkpoint: str, tmp_path: Path, cache: Pat
 def test_costs_are_written_also_if_the_tables_have_lost_their_reader(
     checkpoint: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(*_: object) -> None:
-        raise BrokenPipeError
-
-    monkeypatch.setattr("draftwood.cli.tune.show", gone)
+    monkeypatch.setattr("draftwood.cli.tune.show", lost_reader)
     output = tmp_path / "costs.json"
     outcome = CliRunner().invoke(tune, ["--model", checkpoint, "--json", str(output), *QUICK])
     assert outcome.exit_code == 1

@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from itertools import product
-from typing import Any
 
 import pytest
 import torch
@@ -13,26 +12,12 @@ from draftwood.engine.request import Request
 from draftwood.errors import DraftwoodError
 from draftwood.lab.lossless.chi_square import ChiSquare, chi_square
 from draftwood.methods import method
-from draftwood.protocols import DraftDtype, DraftModel, Translation
 from draftwood.sampling.sampler import Sampler, SamplingParams
-from draftwood.verifiers._residuals import JudgedTree, Tested
-from tests.factories.markov_target import FakeHost, MarkovTarget
+from tests.factories.dead_ends import refuse_dead_ends
+from tests.factories.similar_draft import SimilarDraft, target
 
 PROMPT = tuple(int(token) for token in "010203041121314223324344")
 LENGTH, SAMPLES, DEADLY = 5, 1200, 0
-
-
-def target() -> MarkovTarget:
-    return MarkovTarget(5, seed=3, sharpness=1.0)
-
-
-class Similar(FakeHost):
-    """The draft model says what the target says, much less surely."""
-
-    def model(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftModel, Translation | None]:
-        found = target()
-        found.table = found.table / 4
-        return found, None
 
 
 class Dying(LogitsProcessor):
@@ -68,7 +53,7 @@ def law() -> dict[tuple[int, ...], float]:
 
 def counted(name: str, law: dict[tuple[int, ...], float], *, raises: bool = False) -> ChiSquare:
     model = target()
-    engine = Engine(model, method(name), host=Similar(model.info))
+    engine = Engine(model, method(name), host=SimilarDraft(model.info, divisor=4))
     sampler = Sampler.from_processors([Dying(raises=raises)], temperature=1.0)
     requests = [
         Request(PROMPT, LENGTH, SamplingParams(1.0, seed=seed), eos=(), sampler=sampler)
@@ -94,13 +79,5 @@ def test_as_many_texts_fail_as_in_plain_decoding(
 def test_the_count_would_find_drafts_that_fail(
     name: str, law: dict[tuple[int, ...], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = JudgedTree.at
-
-    def at(self: JudgedTree, node: int, reach: float) -> Tested | None:
-        found = whole(self, node, reach)
-        if found is None:
-            raise DraftwoodError("no token can follow")
-        return found
-
-    monkeypatch.setattr(JudgedTree, "at", at)
+    refuse_dead_ends(monkeypatch, DraftwoodError("no token can follow"))
     assert counted(name, law).p_value < 1e-4

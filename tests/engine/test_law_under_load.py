@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from statistics import fmean
-from typing import Any
 
 import pytest
 from scipy import stats
@@ -25,10 +24,10 @@ from draftwood.lab.lossless.chi_square import ChiSquare, chi_square
 from draftwood.lab.lossless.model import ModelCheck
 from draftwood.methods import method
 from draftwood.methods.recipe import Method
-from draftwood.protocols import DraftDtype, DraftModel, Translation, Verdict, Verification
+from draftwood.protocols import Verdict, Verification
 from draftwood.sampling.sampler import SamplingParams
 from tests.factories.literal_verifiers import Rejection
-from tests.factories.markov_target import FakeHost, MarkovTarget
+from tests.factories.similar_draft import SimilarDraft, target
 
 DRAWS, LENGTH, ROOM, AT_ONCE, OTHERS = 5000, 3, 4, 6, 6
 CONTROL = 1500
@@ -37,19 +36,6 @@ LEAST_P, DISTANCE, POWER = 1e-6, 0.08, 0.99
 PROMPT = tuple(int(token) for token in "0102030411213142233243440123432104")
 SAMPLING = SamplingParams(temperature=1.3, top_k=3)
 DRAWN = "auto:drafter=model:layout=drawn:budget=4:max_depth=2"
-
-
-def target() -> MarkovTarget:
-    return MarkovTarget(5, seed=3, sharpness=1.0)
-
-
-class Similar(FakeHost):
-    """The draft model says what the target says, less surely."""
-
-    def model(self, name: Any, dtype: DraftDtype = "auto") -> tuple[DraftModel, Translation | None]:
-        found = target()
-        found.table = found.table / 2
-        return found, None
 
 
 def draw(seed: int) -> Request:
@@ -110,7 +96,7 @@ class Drawn:
 
 def engine_of(chosen: Method, max_batch: int) -> Engine:
     model = target()
-    return Engine(model, chosen, max_batch=max_batch, host=Similar(model.info))
+    return Engine(model, chosen, max_batch=max_batch, host=SimilarDraft(model.info, divisor=2))
 
 
 def under_load(chosen: Method, draws: int) -> Drawn:

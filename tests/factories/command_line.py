@@ -21,6 +21,11 @@ def run(*argv: str, typed: str = "") -> tuple[int, str, str]:
         return code, streams[0].getvalue().decode(), streams[1].getvalue().decode()
 
 
+def lost_reader(*_: object) -> None:
+    """Stands for what prints to a pipe whose reader has gone."""
+    raise BrokenPipeError
+
+
 def output_of(*argv: str) -> str:
     """Standard output of ``draftwood ARGV``, which has to succeed."""
     code, out, err = run(*argv)

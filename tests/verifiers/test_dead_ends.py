@@ -11,10 +11,11 @@ from draftwood.lab.lossless.enumeration import DraftedTree, verdicts
 from draftwood.lab.lossless.tape import EnumerationError
 from draftwood.protocols import Noise, Verdict, Verifier
 from draftwood.tree import Draw
-from draftwood.verifiers._residuals import JudgedTree, Mode, Tested
+from draftwood.verifiers._residuals import Mode
 from draftwood.verifiers.block import Block
 from draftwood.verifiers.rejection import Rejection
 from draftwood.verifiers.traversal import Traversal
+from tests.factories.dead_ends import refuse_dead_ends
 from tests.verifiers.draft_shapes import binary, chain
 from tests.verifiers.exact_law import committed_law, distance, every_draft
 from tests.verifiers.small_laws import (
@@ -104,15 +105,7 @@ def test_a_dead_end_is_a_leaf(
                 ended += sum(weight for verdict, weight in one.items() if verdict.bonus == END)
     assert ended > 1
 
-    whole = JudgedTree.at
-
-    def at(self: JudgedTree, node: int, reach: float) -> Tested | None:
-        found = whole(self, node, reach)
-        if found is None:
-            raise EnumerationError("dead")
-        return found
-
     # Control: a rule asks dead ends that it then does not accept.
-    monkeypatch.setattr(JudgedTree, "at", at)
+    refuse_dead_ends(monkeypatch, EnumerationError("dead"))
     with pytest.raises(EnumerationError, match="dead"):
         outcomes(verifier, Dying, drafts, ending(seed))

@@ -36,8 +36,7 @@ class Draws:
     def clear(self) -> None:
         """Forget the step's distributions."""
         self._rows.clear()
-        self._handles.clear()
-        self._tree = None
+        self._tree = None  # the next tree's nodes are others
 
     def draw(self, query: Expand, logits: torch.Tensor) -> Candidates:
         """Sample ``k`` tokens after each node, in drawing order, with the node's random numbers.

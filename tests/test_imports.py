@@ -12,7 +12,7 @@ PACKAGE = Path(draftwood.__file__).parent
 # one another.
 LAYERS = [
     {"errors"},
-    {"files", "recordings", "tree"},
+    {"files", "heap", "recordings", "tree"},
     {"protocols"},
     {"copies", "costs"},
     {"kernels"},

@@ -146,6 +146,7 @@ def serve(
     keys = checked_keys(api_keys or filter(None, (os.environ.get(KEY_VARIABLE),)))
 
     from draftwood.engine.memory import memory_bytes, prefix_bytes
+    from draftwood.heap import frozen_heap
     from draftwood.server.loaded import service_of
     from draftwood.server.run import Server, bound_socket, url_of
     from draftwood.server.run import serve as run
@@ -175,7 +176,8 @@ def serve(
             for line in _lines(service, url_of(bound)):
                 click.echo(line, err=True)
 
-        code = run(Server(service, started=announce, access_log=access_log), service, bound)
+        with frozen_heap():
+            code = run(Server(service, started=announce, access_log=access_log), service, bound)
     raise click.exceptions.Exit(code)
 
 

@@ -39,6 +39,7 @@ from draftwood.costs.busy import (
 )
 from draftwood.errors import DraftwoodError
 from draftwood.files import check_output, is_stream, write_json
+from draftwood.heap import frozen_heap
 from draftwood.lab.bench.prompts import files, sources
 from draftwood.lab.bench.quiet import recorded as recorded_load
 from draftwood.lab.bench.quiet import warning
@@ -132,7 +133,7 @@ def throughput(
     from draftwood.lab.bench.measure import Decoding
     from draftwood.lab.bench.prompts import check_count, read
     from draftwood.lab.bench.provenance import provenance
-    from draftwood.lab.bench.runs import frozen_heap, items
+    from draftwood.lab.bench.runs import items
     from draftwood.lab.bench.settings import Settings
     from draftwood.lab.bench.throughput import in_turn, of_passes, serve, timed_pass
 

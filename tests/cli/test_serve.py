@@ -1,5 +1,6 @@
 """``draftwood serve`` from its command line to its end by a signal, and what it refuses."""
 
+import gc
 import os
 import signal
 import socket
@@ -140,10 +141,14 @@ def test_a_model_is_needed() -> None:
 def test_an_engine_that_dies_ends_the_process_with_1(
     checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    frozen: list[int] = []
+
     def died(_server: Any, service: Any, _bound: Any) -> int:
+        frozen.append(gc.get_freeze_count())
         service.close()
         return 1
 
     monkeypatch.setattr("draftwood.server.run.serve", died)
     code, _, err = run("serve", checkpoint, "--port", str(free_port()))
     assert (code, err) == (1, "")
+    assert frozen[0] > gc.get_freeze_count()

@@ -4,7 +4,6 @@ So slow changes of the machine (heat, other processes) affect all methods alike.
 methods continue plain decoding's answers, so that each turn has one context for all of them.
 """
 
-import gc
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from draftwood.costs.busy import watched
 from draftwood.engine.request import Request
 from draftwood.engine.stats import StepStats
 from draftwood.errors import DraftwoodError
+from draftwood.heap import frozen_heap
 from draftwood.lab.bench.contexts import Contexts
 from draftwood.lab.bench.document import REFERENCE, Excerpt
 from draftwood.lab.bench.measure import (
@@ -106,17 +106,6 @@ def plan(
                     order.sort(key=lambda name: name != REFERENCE)
                 jobs += [Job(name, seed, repeat, number, group) for name in order]
     return jobs
-
-
-@contextmanager
-def frozen_heap() -> Iterator[None]:
-    """Exclude existing objects from garbage collection during the block."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 @contextmanager

@@ -137,7 +137,6 @@ class AutoTuner(Tuner):
         self._recent_nodes = 0.0  # drafted nodes of a request
         self._steps = 0
         self._newest = 0.0  # seconds of the newest step, as expected
-        self._net = 0.0
         self._unpaid = Spread()
         self._read = 0  # tokens of prompts that the step's forward caches
 
@@ -265,7 +264,6 @@ class AutoTuner(Tuner):
         marginal = rate * (self._forward(nodes + 1) - self._forward(nodes)) + least
         self._recent_price += _SMOOTHING * (min(1.0, marginal) - self._recent_price)
         self._price = Price(values[count - 1]) if count else NOTHING_PAYS
-        self._net = max(0.0, net) / self.batch if pays else 0.0
         return self._price
 
     def _best(self, gains: Sequence[float], settled: int, gained: float) -> tuple[int, float]:
@@ -347,6 +345,7 @@ class AutoTuner(Tuner):
         """See :class:`draftwood.protocols.Tuner`."""
         bids, outcomes = report.bids, report.outcomes
         predictions: list[Prediction | None] = []
+        more = 0.0  # expected tokens, without the discount on copies: that is for sizes alone
         for bid, outcome, counts, name, load in zip(
             bids, outcomes, self._counts, self._bands, self._loads, strict=True
         ):
@@ -361,7 +360,9 @@ class AutoTuner(Tuner):
                 # A model that still reads the prompt has proposed nothing.
                 if self.batch == 1 or load.backlogs.get(source, 0) <= MOST_READ:
                     self._drafter_gains[name][source].add(gained, headroom)
-            predictions.append(Prediction(self._steps, own.expected(self._price), labelled))
+            expected = own.expected(self._price)
+            more += own.token_weight * (expected - 1.0)
+            predictions.append(Prediction(self._steps, expected, labelled))
         taught = (c for c, bid in zip(self._counts, bids, strict=True) if bid is not None)
         for counts in dict.fromkeys(taught):
             counts.fade()
@@ -374,8 +375,9 @@ class AutoTuner(Tuner):
             self._recent_nodes += _SMOOTHING * (nodes / self.batch - self._recent_nodes)
             self._forget(bids)
             self._note_asked(bids)
-            net = max(0.0, self._net - self.rate * drafting / self.batch)
-            self._net_gain.add(net, 1.0, self.batch)
+            took = self._forward(nodes) - self._forward(0) + self._now.node * nodes + drafting
+            net = (more - self.rate * took) / self.batch
+            self._net_gain.add(max(0.0, net), 1.0, self.batch)
         reads = {source: self._reads(source, bids) for source in asked}
         reading = sum(seconds for each in reads.values() for seconds, _ in each)
         expected = self._newest = self._seconds(nodes) + drafting + reading

@@ -17,7 +17,7 @@ from draftwood.policies.auto.features import TABLE
 from draftwood.policies.auto.forecast import DraftForecast
 from draftwood.policies.auto.policy import Auto
 from draftwood.policies.auto.pool import Pool
-from draftwood.policies.auto.report import Forwards
+from draftwood.policies.auto.report import Forwards, Report
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import (
     MOST_READ,
@@ -254,6 +254,17 @@ def test_a_rare_search_notices_that_searching_pays_again() -> None:
     of = searching(0.2)
     assert run(of, 200, [bid()], [NOTHING_RIGHT])[-40:].count(True) == 10
     assert all(run(of, 60, [bid(0.9)], [NOTHING_RIGHT])[30:])
+
+
+def test_the_discount_on_copies_does_not_make_searches_seldom() -> None:
+    """It decides how many are drafted now. What is drafted adds its whole probability."""
+    given = bid(0.9, 0.9)
+    given.report.candidates.copied.update((1, 2))
+    whole: Report = given.report
+    copied = replace(given, report=replace(whole, discount=0.25), values=[0.225, 0.225])
+    assert run(searching(0.5), 300, [copied], [NOTHING_RIGHT])[-40:].count(True) == 40
+    rare = bid(0.225, 0.225)
+    assert run(searching(0.5), 300, [rare], [NOTHING_RIGHT])[-40:].count(True) == 10
 
 
 class PlainDue(FixedCosts):

@@ -10,23 +10,23 @@ namespace {
 // Computes rows of one key head of a sequence: those from the fourth argument on, as many as the fifth.
 using Attend = void (*)(const Attention&, int64_t, int64_t, int64_t, int64_t);
 
-// What one thread computes: a share of the products of rows and keys, as runs of up to `most` rows of one key head.
+// What one thread computes: a share of the cost, as runs of up to `most` rows of one key head.
 void attention_part(const Attention& a, Attend attend, int64_t most) {
     const int64_t thread = a.openmp->thread(), threads = a.openmp->threads(), group = a.heads / a.kv_heads;
     int64_t all = 0;
-    for (int64_t batch = 0; batch < a.batch; batch++) all += a.products(batch, a.heads * a.count(batch));
+    for (int64_t batch = 0; batch < a.batch; batch++) all += a.cost(batch, a.heads * a.count(batch));
     const auto [begin, end] = part_of(all, thread, threads);
     int64_t passed = 0;
     for (int64_t batch = 0; batch < a.batch; batch++) {
-        const int64_t each = group * a.count(batch), rows = a.kv_heads * each, own = a.products(batch, rows);
-        // A row is of the thread in whose share its first product is.
-        const auto reached = [&](int64_t products) {
-            if (products <= passed) return int64_t(0);
-            if (products >= passed + own) return rows;
-            int64_t before = 0, found = rows;  // the first row at or behind these products is above `before`
+        const int64_t each = group * a.count(batch), rows = a.kv_heads * each, own = a.cost(batch, rows);
+        // A row is of the thread in whose share its cost begins.
+        const auto reached = [&](int64_t cost) {
+            if (cost <= passed) return int64_t(0);
+            if (cost >= passed + own) return rows;
+            int64_t before = 0, found = rows;  // the first row at or behind this cost is above `before`
             while (found - before > 1) {
                 const int64_t middle = (before + found) / 2;
-                (a.products(batch, middle) >= products - passed ? found : before) = middle;
+                (a.cost(batch, middle) >= cost - passed ? found : before) = middle;
             }
             return found;
         };

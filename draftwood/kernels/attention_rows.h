@@ -16,6 +16,7 @@ constexpr int KEYS = REGISTERS == 32 ? 4 : 2;    // keys that rows are multiplie
 constexpr int VALUES = REGISTERS == 32 ? 4 : 2;  // vectors of values that are added to them at a time
 constexpr int64_t SPAN = 128;                    // keys between two looks at the maximum
 constexpr int64_t WIDEST = 512;
+constexpr int64_t READ = 12;                     // rows that take as long as reading the keys and values that they share
 
 // Keys and values of a key head from `start` on, up to SPAN of them, the number of those from there on, and the mask of
 // the first row.
@@ -71,6 +72,13 @@ struct Attention {
     template <class T> T* output(int64_t sequence, int64_t kv_head, int64_t row) const {
         const int64_t own = count(sequence), head = kv_head * (heads / kv_heads) + row / own;
         return static_cast<T*>(out) + ((first(sequence) + row % own) * heads + head) * width;
+    }
+
+    // What the first rows of a sequence, of all heads, cost: their products, and for each of their key heads as many as
+    // could be computed while its keys and values come from memory.
+    int64_t cost(int64_t sequence, int64_t rows) const {
+        const int64_t each = heads / kv_heads * count(sequence);
+        return products(sequence, rows) + READ * seen(sequence) * ((rows + each - 1) / each);
     }
 
     // SPAN keys and values of a key head from `start` on, fewer before `end`, and the mask of row `first` for them.

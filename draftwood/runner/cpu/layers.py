@@ -285,7 +285,10 @@ def _forward(module: nn.Module | None) -> Any:
 def _reads_rows(linear: object) -> bool:
     """Whether a linear is multiplied by the kernels, from one row on."""
     return isinstance(linear, Int8Linear) or (
-        isinstance(linear, PackedLinear) and linear.layout in FUSED and linear.low <= 1
+        isinstance(linear, PackedLinear)
+        and linear.layout in FUSED
+        and linear.low <= 1
+        and not linear.copied
     )
 
 

@@ -33,8 +33,9 @@ _FUSING = 0.6
 whole layers be fused (:mod:`draftwood.runner.cpu.layers`)."""
 
 _SMALL = 1 << 20
-"""Bytes of a weight below which it has that layout in any case: what is timed for so small a
-product is the call, which a fused layer does without."""
+"""Bytes of a weight below which it has such a layout in any case: what is timed for so small a
+product is the call, which a fused layer does without. It has the one of panels if a larger weight
+has."""
 
 _ENOUGH = 1 << 26
 """Bytes of weights that exceed any CPU cache."""
@@ -62,8 +63,9 @@ class WeightLayout:
         unpack: gives the weight back, bit for bit.
         linear: multiplies with a weight in it.
         fits: whether a weight can have it.
-        moved: whether it is for weights that are moved into it only: the kernels that read it do
-            not look whether the weight it was copied from has changed.
+        moved: whether it is for weights that are moved into it: the kernels that read it do not
+            look whether the weight it was copied from has changed. A copy of an embedding's has
+            it as well: no layer reads that.
     """
 
     name: str
@@ -171,7 +173,12 @@ def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
     chosen: dict[Shape, LayoutChoice | None] = {}
     for shape, of_layouts in ratios.items():
         size = shape[0].numel() * shape[1].itemsize
-        chosen[shape] = WHOLE if ROWS in tried and size < _SMALL else best_layout(of_layouts)
+        if ROWS not in tried or size >= _SMALL:
+            chosen[shape] = best_layout(of_layouts)
+    in_panels = any(choice and choice.layout is PANELS for choice in chosen.values())
+    for shape in ratios.keys() - chosen.keys():
+        fit = in_panels and all(PANELS.fits(w) for w, b in sample if _shape((w, b)) == shape)
+        chosen[shape] = LayoutChoice(PANELS, BUCKETS[0]) if fit else WHOLE
     # Others are not timed: some take a minute for a prompt in half precision.
     kept = {PLAIN} | {choice.layout for choice in chosen.values() if choice}
     linears = {layout: each for layout, each in linears.items() if layout in kept}

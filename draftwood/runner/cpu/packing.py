@@ -13,7 +13,8 @@ Reading such a weight from the module restores the plain weight first. The modul
 the plain weight until :meth:`PackedLinear.refresh`. A weight with other references (a tied
 embedding, an optimizer) is copied. The copy is used as long as the weight is unchanged. Compiled
 code for the stored layout needs neither, but weights in large pages
-(:mod:`draftwood.runner.cpu.aligned`); it takes the place of panels where a weight cannot be moved.
+(:mod:`draftwood.runner.cpu.aligned`); it takes the place of panels where a weight cannot be moved,
+but for an embedding's that is not too large to be copied.
 """
 
 import logging
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 Chooser: TypeAlias = Callable[[Sequence[Weight]], list[LayoutChoice | None]]
 
 _DTYPES = (torch.float32, torch.bfloat16)
+_COPIED = 1 << 28
+"""Bytes of an embedding's weight up to which it is copied into panels."""
 _READS = 3
 """Reads after which a weight is copied instead of moved: further reads are likely."""
 
@@ -65,12 +68,18 @@ def pack(
         for parameter in module._parameters.values()
         if parameter is not None and type(parameter.data) is torch.Tensor
     )
+    embedded = {
+        module.weight.untyped_storage().data_ptr()
+        for module in model.modules()
+        if isinstance(module, nn.Embedding) and type(module.weight.data) is torch.Tensor
+    }
     with torch.no_grad():
         choices = choose([(module.weight.detach(), module.bias) for module in modules])
     for module, choice in zip(modules, choices, strict=True):
         if choice is not None:
-            tied = owners[module.weight.untyped_storage().data_ptr()] > 1
-            packed.append(PackedLinear(module, choice, tied=tied))
+            place = module.weight.untyped_storage().data_ptr()
+            tied, embedding = owners[place] > 1, place in embedded
+            packed.append(PackedLinear(module, choice, tied=tied, embedding=embedding))
     return packed
 
 
@@ -133,16 +142,19 @@ class PackedLinear(PatchedForward):
         module: the linear.
         choice: its layout.
         tied: whether another module has the same weight.
+        embedding: whether an embedding has it.
 
     Attributes:
         packs: how often a weight was packed.
     """
 
-    def __init__(self, module: nn.Linear, choice: LayoutChoice, *, tied: bool) -> None:
+    def __init__(
+        self, module: nn.Linear, choice: LayoutChoice, *, tied: bool, embedding: bool = False
+    ) -> None:
         self._choice, self._layout = choice, choice.layout
         width = module.in_features
         self._low, self._high = choice.low * width, choice.high * width
-        self._tied = tied
+        self._tied, self._embedding = tied, embedding
         self._lock = RLock()
         self.packs = self._reads = 0
         self._moved = False
@@ -186,6 +198,11 @@ class PackedLinear(PatchedForward):
     def packed(self) -> torch.Tensor | None:
         """The packed weight; None from when the weight was read or changed to :meth:`refresh`."""
         return None if self._packed is None else self._packed.weight
+
+    @property
+    def copied(self) -> bool:
+        """Whether the packed weight is a copy, which is not used once the module's has changed."""
+        return not (self._moved or self.layout.stored)
 
     @property
     def shape(self) -> torch.Size:
@@ -239,11 +256,12 @@ class PackedLinear(PatchedForward):
             alone = not self._tied and self._reads < _READS and _holders(module) <= _ONE_HOLDER
             weight = self._weight()
             moves = alone and weight.grad is None and not layout.stored
-            if layout.moved and not (moves and layout.fits(weight)):
+            copied = self._embedding and weight.nbytes <= _COPIED
+            if layout.moved and not ((moves or copied) and layout.fits(weight)):
                 layout, moves = ROWS, False
             packed = layout.pack(weight.detach())
             moves = moves and torch.equal(layout.unpack(packed), weight)
-            if layout.moved and not moves:  # it holds NaN
+            if layout.moved and not (moves or copied):  # it holds NaN
                 layout, packed = ROWS, weight.detach()
             self._layout = layout
             # In this order, so that a concurrent reader always finds a usable state.

@@ -10,9 +10,10 @@ from torch.nn.functional import linear
 from draftwood.protocols import Needs
 from draftwood.runner import attach as attach_module
 from draftwood.runner.attach import attach
+from draftwood.runner.cpu import layouts, packing
 from draftwood.runner.cpu.layers import FusedLayers
 from draftwood.runner.cpu.layouts import PANELS, ROWS, WHOLE, LayoutChoice
-from draftwood.runner.cpu.packing import PackedLinear
+from draftwood.runner.cpu.packing import PackedLinear, pack
 from draftwood.runner.cpu.panels import (
     PanelsLinear,
     fits,
@@ -154,6 +155,74 @@ def test_weights_that_were_read_are_put_into_panels_again(
     assert layers.__dict__["direct"]
     assert torch.equal(found[0], found[2])
     torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-4)
+
+
+class Tied(nn.Module):
+    """A head whose weight is an embedding's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(96, 5)
+        self.head = nn.Linear(5, 96, bias=False)
+        self.head.weight = self.embedding.weight
+
+
+def test_an_embeddings_weight_is_copied() -> None:
+    model, x = Tied().requires_grad_(False), drawn(3, 5)
+    expected = model.head(x)
+    (head,) = pack(model, lambda weights: [CHOICE] * len(weights))
+    with torch.inference_mode():
+        assert head.layout is PANELS
+        assert head.copied
+        assert not freed(model.head)
+        torch.testing.assert_close(model.head(x), expected)
+        with torch.inference_mode(False):
+            model.embedding.weight.mul_(2.0)
+        torch.testing.assert_close(model.head(x), 2.0 * expected)
+        head.refresh()
+        assert head.packs == 2
+        torch.testing.assert_close(model.head(x), 2.0 * expected)
+    head.undo()
+    assert model.head.weight is model.embedding.weight
+
+
+def test_a_large_embeddings_weight_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = Tied().requires_grad_(False), drawn(3, 5)
+    expected = model.head(x)
+    monkeypatch.setattr(packing, "_COPIED", 96 * 5 * 4 - 1)
+    (head,) = pack(model, lambda weights: [CHOICE] * len(weights))
+    assert head.layout is ROWS
+    assert not head.copied
+    with torch.inference_mode():
+        torch.testing.assert_close(model.head(x), expected)
+
+
+def test_a_layer_with_an_embeddings_weight_is_not_fused() -> None:
+    """Its kernels would not see that the weight it was copied from has changed."""
+    model = made(inner=64)
+    first = model.model.layers[0]
+    model.other = nn.Embedding(64, first.mlp.up_proj.in_features)
+    model.other.weight = first.mlp.up_proj.weight
+    assert len(fused(model, CHOICE)) == len(model.model.layers) - 1
+    assert packed(first.mlp.up_proj).copied
+
+
+def test_small_weights_lie_in_panels_if_larger_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ratios(linears: Any, sample: Any, sizes: Any) -> Any:
+        shapes = {(w.shape, w.dtype, b is None) for w, b in sample}
+        return {
+            shape: {layout: [0.5 if layout is best else 0.9] * len(sizes) for layout in linears}
+            for shape in shapes
+        }
+
+    monkeypatch.setattr(layouts, "_ratios", ratios)
+    weights = [(drawn(*shape), None) for shape in [(1024, 256), (64, 256), (40, 256)]]
+    best = PANELS
+    found = layouts.fastest_layouts(weights)
+    assert [choice and choice.layout for choice in found] == [PANELS, PANELS, ROWS]
+    best = ROWS
+    found = layouts.fastest_layouts(weights)
+    assert [choice and choice.layout for choice in found] == [ROWS, ROWS, ROWS]
 
 
 def packed(module: nn.Module) -> PackedLinear:

@@ -78,6 +78,7 @@ struct Attention {
     // could be computed while its keys and values come from memory.
     int64_t cost(int64_t sequence, int64_t rows) const {
         const int64_t each = heads / kv_heads * count(sequence);
+        if (!rows) return 0;
         return products(sequence, rows) + READ * seen(sequence) * ((rows + each - 1) / each);
     }
 

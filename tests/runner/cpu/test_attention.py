@@ -159,6 +159,19 @@ def test_sequences_of_different_lengths_are_each_as_alone(
         torch.set_num_threads(before)
 
 
+def test_a_sequence_without_queries_is_passed_over() -> None:
+    counts, lengths = (2, 0, 1), (40, 30, 20)
+    step = Varlen(Visibility.CAUSAL, counts, lengths)
+    query = drawn(1, 3, 6, 64, dtype=torch.float32).transpose(1, 2)
+    key, value = (cached(3, 2, 40, 64, torch.float32, seed) for seed in (1, 2))
+    found = attend(query, key, value, None, None, step.sequences)
+    others = Varlen(Visibility.CAUSAL, (2, 1), (40, 20))
+    alone = attend(query, key[[0, 2]], value[[0, 2]], None, None, others.sequences)
+    assert found is not None
+    assert alone is not None
+    assert torch.equal(found, alone)
+
+
 def causal(group: int, q: int, kv: int, dtype: torch.dtype) -> Tensor:
     return (
         torch.full((q, kv), -torch.inf, dtype=dtype).triu(kv - q + 1).repeat(group, 1)[None, None]

@@ -16,7 +16,7 @@ constexpr int KEYS = REGISTERS == 32 ? 4 : 2;    // keys that rows are multiplie
 constexpr int VALUES = REGISTERS == 32 ? 4 : 2;  // vectors of values that are added to them at a time
 constexpr int64_t SPAN = 128;                    // keys between two looks at the maximum
 constexpr int64_t WIDEST = 512;
-constexpr int64_t READ = 12;                     // rows that take as long as reading the keys and values that they share
+constexpr int64_t READ = 12;                     // rows that take as long as reading what they share, in float32
 
 // Keys and values of a key head from `start` on, up to SPAN of them, the number of those from there on, and the mask of
 // the first row.
@@ -74,12 +74,11 @@ struct Attention {
         return static_cast<T*>(out) + ((first(sequence) + row % own) * heads + head) * width;
     }
 
-    // What the first rows of a sequence, of all heads, cost: their products, and for each of their key heads as many as
-    // could be computed while its keys and values come from memory.
+    // What the first rows of a sequence, of all heads, cost: their products, and for each key head as many more as could
+    // be computed while its keys and values come from memory, spread over its rows.
     int64_t cost(int64_t sequence, int64_t rows) const {
         const int64_t each = heads / kv_heads * count(sequence);
-        if (!rows) return 0;
-        return products(sequence, rows) + READ * seen(sequence) * ((rows + each - 1) / each);
+        return rows ? products(sequence, rows) + READ * seen(sequence) * rows / each : 0;
     }
 
     // SPAN keys and values of a key head from `start` on, fewer before `end`, and the mask of row `first` for them.

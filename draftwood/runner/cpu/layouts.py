@@ -34,8 +34,7 @@ whole layers be fused (:mod:`draftwood.runner.cpu.layers`)."""
 
 _SMALL = 1 << 20
 """Bytes of a weight below which it has such a layout in any case: what is timed for so small a
-product is the call, which a fused layer does without. It has the one of panels if a larger weight
-has."""
+product is mostly the call, which a fused layer does without."""
 
 _ENOUGH = 1 << 26
 """Bytes of weights that exceed any CPU cache."""
@@ -65,7 +64,7 @@ class WeightLayout:
         fits: whether a weight can have it.
         moved: whether it is for weights that are moved into it: the kernels that read it do not
             look whether the weight it was copied from has changed. A copy of an embedding's has
-            it as well: no layer reads that.
+            it as well: a layer with such a weight is not fused.
     """
 
     name: str
@@ -175,10 +174,10 @@ def fastest_layouts(weights: Sequence[Weight]) -> list[LayoutChoice | None]:
         size = shape[0].numel() * shape[1].itemsize
         if ROWS not in tried or size >= _SMALL:
             chosen[shape] = best_layout(of_layouts)
-    in_panels = any(choice and choice.layout is PANELS for choice in chosen.values())
-    for shape in ratios.keys() - chosen.keys():
-        fit = in_panels and all(PANELS.fits(w) for w, b in sample if _shape((w, b)) == shape)
-        chosen[shape] = LayoutChoice(PANELS, BUCKETS[0]) if fit else WHOLE
+            continue
+        weight = next(w for w, b in sample if _shape((w, b)) == shape)
+        fused = (each for each in FUSED if each in of_layouts and each.fits(weight))
+        chosen[shape] = LayoutChoice(min(fused, key=lambda at: sum(of_layouts[at])), BUCKETS[0])
     # Others are not timed: some take a minute for a prompt in half precision.
     kept = {PLAIN} | {choice.layout for choice in chosen.values() if choice}
     linears = {layout: each for layout, each in linears.items() if layout in kept}

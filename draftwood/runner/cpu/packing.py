@@ -69,16 +69,16 @@ def pack(
         if parameter is not None and type(parameter.data) is torch.Tensor
     )
     embedded = {
-        module.weight.untyped_storage().data_ptr()
-        for module in model.modules()
-        if isinstance(module, nn.Embedding) and type(module.weight.data) is torch.Tensor
+        id(module._parameters.get("weight"))
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Embedding) and not name.endswith("base_layer")
     }
     with torch.no_grad():
         choices = choose([(module.weight.detach(), module.bias) for module in modules])
     for module, choice in zip(modules, choices, strict=True):
         if choice is not None:
-            place = module.weight.untyped_storage().data_ptr()
-            tied, embedding = owners[place] > 1, place in embedded
+            tied = owners[module.weight.untyped_storage().data_ptr()] > 1
+            embedding = id(module.weight) in embedded
             packed.append(PackedLinear(module, choice, tied=tied, embedding=embedding))
     return packed
 
@@ -142,7 +142,7 @@ class PackedLinear(PatchedForward):
         module: the linear.
         choice: its layout.
         tied: whether another module has the same weight.
-        embedding: whether an embedding has it.
+        embedding: whether an embedding has the same parameter, so that changes of it are noticed.
 
     Attributes:
         packs: how often a weight was packed.
@@ -159,6 +159,7 @@ class PackedLinear(PatchedForward):
         self.packs = self._reads = 0
         self._moved = False
         self._packed: _Packed | None = None
+        self._given: torch.Tensor | None = None
         self._parameters: dict[str, nn.Parameter | None] = module._parameters
         super().__init__(module)
         self._pack()
@@ -202,7 +203,7 @@ class PackedLinear(PatchedForward):
     @property
     def copied(self) -> bool:
         """Whether the packed weight is a copy, which is not used once the module's has changed."""
-        return not (self._moved or self.layout.stored)
+        return self._packed is not None and not (self._moved or self.layout.stored)
 
     @property
     def shape(self) -> torch.Size:
@@ -223,14 +224,14 @@ class PackedLinear(PatchedForward):
         """Pack the weight again unless the packed one is up to date."""
         if self._moved or (self._packed is not None and self._unchanged()):
             return
-        self._packed = None
+        self._packed = self._given = None
         if _fits(dict.get(self._parameters, "weight")):
             self._pack()
 
     def undo(self) -> None:
         """Restore the module's plain weight, bit for bit, and its own ``forward``."""
         self.restore()
-        self._packed = None
+        self._packed = self._given = None
         self._module.__dict__["_parameters"] = dict(self._parameters)
         super().undo()
 
@@ -259,13 +260,16 @@ class PackedLinear(PatchedForward):
             copied = self._embedding and weight.nbytes <= _COPIED
             if layout.moved and not ((moves or copied) and layout.fits(weight)):
                 layout, moves = ROWS, False
-            packed = layout.pack(weight.detach())
+            given = weight.detach()
+            self._version, self._place = weight._version, weight.data_ptr()
+            packed = layout.pack(given)
             moves = moves and torch.equal(layout.unpack(packed), weight)
             if layout.moved and not (moves or copied):  # it holds NaN
-                layout, packed = ROWS, weight.detach()
+                layout, packed = ROWS, given
             self._layout = layout
+            # Held, so that no other weight gets the place of one that was copied.
+            self._given = None if moves or layout.stored else given
             # In this order, so that a concurrent reader always finds a usable state.
-            self._version, self._place = weight._version, weight.data_ptr()
             self._packed = _Packed(packed, layout.linear(packed))
             self.packs += 1
             if moves:

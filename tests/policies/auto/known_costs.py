@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -153,7 +154,10 @@ def run(
         searched.append(begin(of, contexts)[0].floor <= 1.0)
         if searched[-1]:
             of.price(bids)
-        observe(of, bids if searched[-1] else [None] * len(bids), taken)
+        drafted = (
+            taken if searched[-1] else [replace(each, tree=plain(), path=()) for each in taken]
+        )
+        observe(of, bids if searched[-1] else [None] * len(bids), drafted)
     return searched
 
 

@@ -20,6 +20,7 @@ from draftwood.policies.auto.pool import Pool
 from draftwood.policies.auto.report import Forwards, Report
 from draftwood.policies.auto.tuner import AutoTuner
 from draftwood.protocols import (
+    FREE,
     MOST_READ,
     NOTHING_PAYS,
     Bid,
@@ -229,6 +230,11 @@ def searching(seconds: float, level: float | None = None) -> AutoTuner:
     return AutoTuner(Calibration(), costs, ONE)
 
 
+def all_wrong(of: Bid) -> Outcome:
+    """All candidates were drafted, and none of them is right."""
+    return outcome(tree_at(of, FREE), (99,))
+
+
 @pytest.mark.parametrize(
     ("seconds", "level", "batch", "found", "steps"),
     [
@@ -237,6 +243,7 @@ def searching(seconds: float, level: float | None = None) -> AutoTuner:
         (0.4, None, 2, (0.5,), 10),
         (0.4, None, 7, (0.5,), 10),
         (0.05, None, 2, (), 10),
+        (0.47, None, 1, (0.48,), 10),  # without the fiftieth it would pay
         # 0.28 tokens, to which a cheap level or a dear one has helped.
         (0.1, 0.1, 1, (0.3,), 40),
         (0.1, 0.5, 1, (0.3,), 10),
@@ -246,7 +253,7 @@ def test_few_steps_search_where_searching_adds_less_than_it_costs(
     seconds: float, level: float | None, batch: int, found: tuple[float, ...], steps: int
 ) -> None:
     bids = [bid(*found, levels=() if level is None else (1,))] * batch
-    searched = run(searching(seconds, level), 300, bids, [NOTHING_RIGHT] * batch, [10] * batch)
+    searched = run(searching(seconds, level), 300, bids, [*map(all_wrong, bids)], [10] * batch)
     assert searched[-40:].count(True) == steps
 
 
@@ -262,9 +269,9 @@ def test_the_discount_on_copies_does_not_make_searches_seldom() -> None:
     given.report.candidates.copied.update((1, 2))
     whole: Report = given.report
     copied = replace(given, report=replace(whole, discount=0.25), values=[0.225, 0.225])
-    assert run(searching(0.5), 300, [copied], [NOTHING_RIGHT])[-40:].count(True) == 40
+    assert run(searching(0.5), 300, [copied], [all_wrong(copied)])[-40:].count(True) == 40
     rare = bid(0.225, 0.225)
-    assert run(searching(0.5), 300, [rare], [NOTHING_RIGHT])[-40:].count(True) == 10
+    assert run(searching(0.5), 300, [rare], [all_wrong(rare)])[-40:].count(True) == 10
 
 
 class PlainDue(FixedCosts):

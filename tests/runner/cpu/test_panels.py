@@ -1,5 +1,6 @@
 """Products with weights in panels equal float64's, whatever the rows beside a row."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from draftwood.runner import attach as attach_module
 from draftwood.runner.attach import attach
 from draftwood.runner.cpu import layouts, packing
 from draftwood.runner.cpu.layers import FusedLayers
-from draftwood.runner.cpu.layouts import PANELS, ROWS, WHOLE, LayoutChoice
+from draftwood.runner.cpu.layouts import PANELS, ROWS, TRANSPOSED, WHOLE, LayoutChoice, WeightLayout
 from draftwood.runner.cpu.packing import PackedLinear, pack
 from draftwood.runner.cpu.panels import (
     PanelsLinear,
@@ -167,30 +168,83 @@ class Tied(nn.Module):
         self.head.weight = self.embedding.weight
 
 
+def tied(model: nn.Module) -> PackedLinear:
+    [found] = pack(model, lambda weights: [CHOICE] * len(weights))
+    return found
+
+
 def test_an_embeddings_weight_is_copied() -> None:
     model, x = Tied().requires_grad_(False), drawn(3, 5)
     expected = model.head(x)
-    (head,) = pack(model, lambda weights: [CHOICE] * len(weights))
+    head = tied(model)
+    assert head.layout is PANELS
+    assert head.copied
+    assert not freed(model.head)
+    assert head.packed is not None
     with torch.inference_mode():
-        assert head.layout is PANELS
-        assert head.copied
-        assert not freed(model.head)
         torch.testing.assert_close(model.head(x), expected)
-        with torch.inference_mode(False):
-            model.embedding.weight.mul_(2.0)
-        torch.testing.assert_close(model.head(x), 2.0 * expected)
-        head.refresh()
-        assert head.packs == 2
-        torch.testing.assert_close(model.head(x), 2.0 * expected)
+        head.packed.mul_(3.0)
+        torch.testing.assert_close(model.head(x), 3.0 * expected, msg="the copy is used")
     head.undo()
     assert model.head.weight is model.embedding.weight
+    torch.testing.assert_close(model.head(x), expected)
+
+
+@torch.no_grad()
+def resized(model: Tied) -> None:
+    weight = nn.Parameter(2.0 * model.embedding.weight[:90])
+    model.embedding.weight = model.head.weight = weight
+    model.head.out_features = 90
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        torch.no_grad()(lambda model: model.embedding.weight.mul_(2.0)),
+        lambda model: model.load_state_dict({k: 2.0 * v for k, v in model.state_dict().items()}),
+        lambda model: setattr(model.embedding.weight, "data", 2.0 * model.embedding.weight.data),
+        lambda model: setattr(model.head, "weight", nn.Parameter(2.0 * model.head.weight.detach())),
+        resized,
+    ],
+    ids=["in place", "loaded", "data", "untied", "resized"],
+)
+def test_a_change_of_the_embedding_is_noticed(change: Callable[[Tied], object]) -> None:
+    model, x = Tied(), drawn(3, 5)
+    head, expected = tied(model), model.head(x).detach()
+    change(model)
+    for _ in range(2):
+        with torch.inference_mode():
+            found = model.head(x)
+        torch.testing.assert_close(found, 2.0 * expected[:, : found.shape[1]])
+        head.refresh()
+
+
+def test_what_is_only_in_the_same_memory_is_not_copied() -> None:
+    model, x = Tied(), drawn(3, 5)
+    model.head.weight = nn.Parameter(model.embedding.weight.data)
+    head = tied(model)
+    assert head.layout is ROWS
+    with torch.no_grad():
+        model.embedding.weight.mul_(2.0)
+    with torch.inference_mode():
+        torch.testing.assert_close(model.head(x), x @ model.embedding.weight.T)
+
+
+def test_an_adapted_embeddings_weight_is_not_copied() -> None:
+    """Adapters merge into it through ``.data``, which cannot be noticed."""
+    model, x = Tied(), drawn(3, 5)
+    head = tied(nn.ModuleDict({"base_layer": model.embedding, "head": model.head}))
+    assert head.layout is ROWS
+    model.head.weight.data += 1.0
+    with torch.inference_mode():
+        torch.testing.assert_close(model.head(x), x @ model.head.weight.T)
 
 
 def test_a_large_embeddings_weight_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = Tied().requires_grad_(False), drawn(3, 5)
     expected = model.head(x)
     monkeypatch.setattr(packing, "_COPIED", 96 * 5 * 4 - 1)
-    (head,) = pack(model, lambda weights: [CHOICE] * len(weights))
+    head = tied(model)
     assert head.layout is ROWS
     assert not head.copied
     with torch.inference_mode():
@@ -207,22 +261,20 @@ def test_a_layer_with_an_embeddings_weight_is_not_fused() -> None:
     assert packed(first.mlp.up_proj).copied
 
 
-def test_small_weights_lie_in_panels_if_larger_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("best", [ROWS, PANELS])
+def test_small_weights_have_the_faster_layout_of_the_kernels(
+    best: WeightLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def ratios(linears: Any, sample: Any, sizes: Any) -> Any:
+        """Transposed weights are the fastest."""
+        took = dict.fromkeys(linears, 0.9) | {TRANSPOSED: 0.1, best: 0.5}
         shapes = {(w.shape, w.dtype, b is None) for w, b in sample}
-        return {
-            shape: {layout: [0.5 if layout is best else 0.9] * len(sizes) for layout in linears}
-            for shape in shapes
-        }
+        return {shape: {each: [s] * len(sizes) for each, s in took.items()} for shape in shapes}
 
     monkeypatch.setattr(layouts, "_ratios", ratios)
-    weights = [(drawn(*shape), None) for shape in [(1024, 256), (64, 256), (40, 256)]]
-    best = PANELS
-    found = layouts.fastest_layouts(weights)
-    assert [choice and choice.layout for choice in found] == [PANELS, PANELS, ROWS]
-    best = ROWS
-    found = layouts.fastest_layouts(weights)
-    assert [choice and choice.layout for choice in found] == [ROWS, ROWS, ROWS]
+    found = layouts.fastest_layouts([(drawn(*shape), None) for shape in [(64, 256), (40, 256)]])
+    # 40 outputs are no whole panels.
+    assert [choice and choice.layout for choice in found] == [best, ROWS]
 
 
 def packed(module: nn.Module) -> PackedLinear:

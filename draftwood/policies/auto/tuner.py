@@ -360,9 +360,9 @@ class AutoTuner(Tuner):
                 # A model that still reads the prompt has proposed nothing.
                 if self.batch == 1 or load.backlogs.get(source, 0) <= MOST_READ:
                     self._drafter_gains[name][source].add(gained, headroom)
-            expected = own.expected(self._price)
-            more += own.token_weight * (expected - 1.0)
-            predictions.append(Prediction(self._steps, expected, labelled))
+            predicted = own.expected(self._price)
+            more += own.token_weight * (predicted - 1.0)
+            predictions.append(Prediction(self._steps, predicted, labelled))
         taught = (c for c, bid in zip(self._counts, bids, strict=True) if bid is not None)
         for counts in dict.fromkeys(taught):
             counts.fade()

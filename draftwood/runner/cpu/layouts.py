@@ -125,10 +125,6 @@ FUSED = (ROWS, PANELS)
 """The layouts that the kernels read, also those of whole layers."""
 
 
-WHOLE = LayoutChoice(ROWS, BUCKETS[0])
-"""The layout of the kernels, for all row counts."""
-
-
 def layouts(weights: Sequence[Weight] = ()) -> list[WeightLayout]:
     """The layouts that work here for all of some weights, the plain one first.
 

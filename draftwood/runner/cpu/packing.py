@@ -71,7 +71,7 @@ def pack(
     embedded = {
         id(module._parameters.get("weight"))
         for name, module in model.named_modules()
-        if isinstance(module, nn.Embedding) and not name.endswith("base_layer")
+        if isinstance(module, nn.Embedding) and not _adapted(name)
     }
     with torch.no_grad():
         choices = choose([(module.weight.detach(), module.bias) for module in modules])
@@ -95,11 +95,13 @@ def _candidates(model: nn.Module) -> Iterator[nn.Linear]:
     for name, module in model.named_modules():
         if type(module) is not nn.Linear or "forward" in module.__dict__:
             continue
-        # Adapters merge into these through .data, which cannot be detected.
-        if name.endswith("base_layer"):
-            continue
-        if _fits(module._parameters.get("weight")):
+        if not _adapted(name) and _fits(module._parameters.get("weight")):
             yield module
+
+
+def _adapted(name: str) -> bool:
+    """Whether adapters merge into a module of this name, through .data, which cannot be noticed."""
+    return name.endswith("base_layer")
 
 
 def _fits(weight: nn.Parameter | None) -> bool:
@@ -129,10 +131,18 @@ _ONE_HOLDER = _holders(nn.Linear(1, 1))
 
 
 class _Packed(NamedTuple):
-    """A weight in a layout, and the product with it, which may hold the weight too."""
+    """A weight in a layout.
+
+    Attributes:
+        weight: in the layout.
+        linear: the product with it, which may hold it too.
+        source: the weight that was copied, held so that no other one gets its place; None: none
+            was copied.
+    """
 
     weight: torch.Tensor
     linear: Linear
+    source: torch.Tensor | None
 
 
 class PackedLinear(PatchedForward):
@@ -159,7 +169,6 @@ class PackedLinear(PatchedForward):
         self.packs = self._reads = 0
         self._moved = False
         self._packed: _Packed | None = None
-        self._given: torch.Tensor | None = None
         self._parameters: dict[str, nn.Parameter | None] = module._parameters
         super().__init__(module)
         self._pack()
@@ -224,14 +233,14 @@ class PackedLinear(PatchedForward):
         """Pack the weight again unless the packed one is up to date."""
         if self._moved or (self._packed is not None and self._unchanged()):
             return
-        self._packed = self._given = None
+        self._packed = None
         if _fits(dict.get(self._parameters, "weight")):
             self._pack()
 
     def undo(self) -> None:
         """Restore the module's plain weight, bit for bit, and its own ``forward``."""
         self.restore()
-        self._packed = self._given = None
+        self._packed = None
         self._module.__dict__["_parameters"] = dict(self._parameters)
         super().undo()
 
@@ -257,20 +266,19 @@ class PackedLinear(PatchedForward):
             alone = not self._tied and self._reads < _READS and _holders(module) <= _ONE_HOLDER
             weight = self._weight()
             moves = alone and weight.grad is None and not layout.stored
-            copied = self._embedding and weight.nbytes <= _COPIED
-            if layout.moved and not ((moves or copied) and layout.fits(weight)):
+            copies = self._embedding and weight.nbytes <= _COPIED
+            if layout.moved and not ((moves or copies) and layout.fits(weight)):
                 layout, moves = ROWS, False
             given = weight.detach()
             self._version, self._place = weight._version, weight.data_ptr()
             packed = layout.pack(given)
             moves = moves and torch.equal(layout.unpack(packed), weight)
-            if layout.moved and not (moves or copied):  # it holds NaN
+            if layout.moved and not (moves or copies):  # it holds NaN
                 layout, packed = ROWS, given
             self._layout = layout
-            # Held, so that no other weight gets the place of one that was copied.
-            self._given = None if moves or layout.stored else given
             # In this order, so that a concurrent reader always finds a usable state.
-            self._packed = _Packed(packed, layout.linear(packed))
+            source = None if moves or layout.stored else given
+            self._packed = _Packed(packed, layout.linear(packed), source)
             self.packs += 1
             if moves:
                 if not isinstance(self._parameters, _RestoringDict):

@@ -150,14 +150,14 @@ def run(
 ) -> list[bool]:
     """Steps that all bid and take the same, if they search; which ones did."""
     searched = []
+    undrafted = [replace(each, tree=plain(), path=()) for each in taken]
     for _ in range(steps):
         searched.append(begin(of, contexts)[0].floor <= 1.0)
         if searched[-1]:
             of.price(bids)
-        drafted = (
-            taken if searched[-1] else [replace(each, tree=plain(), path=()) for each in taken]
-        )
-        observe(of, bids if searched[-1] else [None] * len(bids), drafted)
+            observe(of, bids, taken)
+        else:
+            observe(of, [None] * len(bids), undrafted)
     return searched
 
 

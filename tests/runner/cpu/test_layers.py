@@ -16,11 +16,12 @@ from draftwood.protocols import Needs
 from draftwood.runner.attach import attach
 from draftwood.runner.attention import PREFIX, Visibility, register
 from draftwood.runner.cpu.layers import MOST, FusedLayers, fuse_layers
-from draftwood.runner.cpu.layouts import TRANSPOSED, WHOLE, LayoutChoice
+from draftwood.runner.cpu.layouts import TRANSPOSED, LayoutChoice
 from draftwood.runner.cpu.norms import fuse_norms
 from draftwood.runner.cpu.packing import pack
 from draftwood.runner.prefill import CHUNK
 from draftwood.runner.runner import Runner
+from tests.factories.layout_choices import IN_ROWS
 from tests.factories.model_families import FAMILIES
 from tests.factories.tiny_llama import tiny_llama
 
@@ -59,7 +60,7 @@ def made(
 
 
 def fused(model: nn.Module, choice: LayoutChoice | None = None) -> FusedLayers:
-    pack(model, lambda weights: [choice or WHOLE] * len(weights))
+    pack(model, lambda weights: [choice or IN_ROWS] * len(weights))
     fuse_norms(model)
     return fuse_layers(model)
 
@@ -328,7 +329,7 @@ def test_another_layout_is_not_fused() -> None:
     assert len(fused(made(), LayoutChoice(TRANSPOSED))) == 0
     assert len(fused(made("gemma3"))) == 0
     model = made()
-    pack(model, lambda weights: [WHOLE] * len(weights))
+    pack(model, lambda weights: [IN_ROWS] * len(weights))
     assert len(fuse_layers(model)) == 0, "the norms are not patched"
 
 

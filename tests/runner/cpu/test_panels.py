@@ -13,7 +13,7 @@ from draftwood.runner import attach as attach_module
 from draftwood.runner.attach import attach
 from draftwood.runner.cpu import layouts, packing
 from draftwood.runner.cpu.layers import FusedLayers
-from draftwood.runner.cpu.layouts import PANELS, ROWS, TRANSPOSED, WHOLE, LayoutChoice, WeightLayout
+from draftwood.runner.cpu.layouts import PANELS, ROWS, TRANSPOSED, WeightLayout
 from draftwood.runner.cpu.packing import PackedLinear, pack
 from draftwood.runner.cpu.panels import (
     PanelsLinear,
@@ -23,13 +23,12 @@ from draftwood.runner.cpu.panels import (
     panel_width,
 )
 from draftwood.tree import tree_of
+from tests.factories.layout_choices import IN_PANELS, IN_ROWS
 from tests.factories.tiny_llama import tiny_llama
 from tests.runner.cpu.test_layers import ALLOWED, fused, given, made
 from tests.runner.cpu.test_packing import freed
 
 pytestmark = pytest.mark.skipif(not panel_width(), reason="no panels for this processor")
-
-CHOICE = LayoutChoice(PANELS, 1)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -97,7 +96,7 @@ def test_a_fused_layer_equals_the_layer(family: str) -> None:
     x, further = given(model, 3)
     with torch.inference_mode():
         expected = [layer(x, **further) for layer in model.model.layers]
-        layers = fused(model, CHOICE)
+        layers = fused(model, IN_PANELS)
         assert len(layers) == len(expected)
         assert freed(model.model.layers[0].mlp.down_proj)
         with layers:
@@ -116,7 +115,7 @@ def test_a_weight_that_others_hold_stays_as_it_is_stored() -> None:
     x, further = given(model)
     with torch.inference_mode():
         expected = layer(x, **further)
-        layers = fused(model, CHOICE)
+        layers = fused(model, IN_PANELS)
         assert [packed(layer.mlp.gate_proj).layout, packed(layer.mlp.up_proj).layout] == [
             ROWS,
             PANELS,
@@ -134,7 +133,7 @@ def test_a_weight_that_others_hold_stays_as_it_is_stored() -> None:
 def test_weights_that_were_read_are_put_into_panels_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(attach_module, "cached_layouts", lambda w, **_: [CHOICE] * len(w))
+    monkeypatch.setattr(attach_module, "cached_layouts", lambda w, **_: [IN_PANELS] * len(w))
     model: Any = tiny_llama(layers=3, intermediate_size=64)
     runner = attach(model, self_test=False)
     layers = runner._forward_pass._fused_layers
@@ -169,7 +168,7 @@ class Tied(nn.Module):
 
 
 def tied(model: nn.Module) -> PackedLinear:
-    [found] = pack(model, lambda weights: [CHOICE] * len(weights))
+    [found] = pack(model, lambda weights: [IN_PANELS] * len(weights))
     return found
 
 
@@ -257,7 +256,7 @@ def test_a_layer_with_an_embeddings_weight_is_not_fused() -> None:
     first = model.model.layers[0]
     model.other = nn.Embedding(64, first.mlp.up_proj.in_features)
     model.other.weight = first.mlp.up_proj.weight
-    assert len(fused(model, CHOICE)) == len(model.model.layers) - 1
+    assert len(fused(model, IN_PANELS)) == len(model.model.layers) - 1
     assert packed(first.mlp.up_proj).copied
 
 
@@ -285,7 +284,7 @@ def packed(module: nn.Module) -> PackedLinear:
 
 def test_a_model_decodes_as_with_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, list[Tensor]] = {}
-    for name, choice in (("rows", WHOLE), ("panels", CHOICE)):
+    for name, choice in (("rows", IN_ROWS), ("panels", IN_PANELS)):
         monkeypatch.setattr(
             attach_module, "cached_layouts", lambda w, choice=choice, **_: [choice] * len(w)
         )

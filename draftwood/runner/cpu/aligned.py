@@ -39,13 +39,13 @@ def align(weights: Iterable[torch.Tensor], others: Iterable[torch.Tensor] = ()) 
     different = {id(weight): weight for weight in weights}
     every = different | {id(other): other for other in others}
     users = Counter(each.untyped_storage().data_ptr() for each in every.values())
-    # A list: while it is read, another model may be freed.
-    arrays = list(_arrays.items())
+    # A copy, which is made at once: while items are read, another model may be freed.
+    arrays = _arrays.copy()
     by_shape: defaultdict[object, list[torch.Tensor]] = defaultdict(list)
     for weight in different.values():
         place = weight.data_ptr()
         alone = users[weight.untyped_storage().data_ptr()] == 1
-        there = any(begin <= place < end for begin, end in arrays)
+        there = any(begin <= place < end for begin, end in arrays.items())
         if alone and _owns(weight) and not there:
             by_shape[weight.shape, weight.dtype].append(weight)
     moved = 0

@@ -1,6 +1,8 @@
 """Weights are moved into arrays, bit for bit, unless something else uses their memory."""
 
+import gc
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,34 @@ def test_the_memory_of_weights_is_free_when_all_of_them_are() -> None:
     assert array in aligned._arrays
     del weights[0]
     assert array not in aligned._arrays
+
+
+class Model:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+def test_models_may_be_freed_while_others_are_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever the collector runs: it does so as objects are allocated."""
+    arrays: dict[int, int] = {}
+    monkeypatch.setattr(aligned, "_arrays", arrays)
+    before = gc.get_threshold()
+    try:
+        for allocations in range(1, 120):
+            gc.disable()
+            arrays.update((i, i) for i in range(60))
+            for i in range(30):
+                weakref.finalize(Model(), arrays.pop, i).atexit = False
+            gc.set_threshold(gc.get_count()[0] + allocations)
+            gc.enable()
+            align([])
+            gc.collect()
+            assert len(arrays) == 30
+    finally:
+        gc.enable()
+        gc.set_threshold(*before)
 
 
 def test_weights_that_share_memory_stay_together() -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from draftwood.protocols import SavedTokens
 from draftwood.runner.cache import KVCache, Plane
-from draftwood.runner.cpu.aligned import zeros
+from draftwood.runner.cpu.small_pages import zeros
 
 _GRAIN = 64
 
@@ -257,8 +257,8 @@ class RowCache(KVCache):
 def _zeros(shape: tuple[int, ...], plane: Plane) -> torch.Tensor:
     """A tensor of zeros, never empty: a masked entry counts as 0 * value, and 0 * NaN is NaN.
 
-    On a CPU NumPy makes it: its pages become memory as they are written, while torch writes all of
-    them at once, which takes as long as some forwards.
+    On a CPU its pages become memory as they are written, while torch writes all of them at once,
+    which takes as long as some forwards.
     """
     if plane.device.type != "cpu":
         return torch.zeros(shape, dtype=plane.dtype, device=plane.device)

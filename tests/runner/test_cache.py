@@ -1,6 +1,9 @@
 """The KV cache: planes of any shape, and room that grows."""
 
+import resource
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -59,6 +62,25 @@ def test_a_cache_that_cannot_grow_stays_as_it_was(monkeypatch: pytest.MonkeyPatc
     monkeypatch.undo()
     cache.make_room([row], [6000])
     assert cache.stride >= 6000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel says what is in memory")
+def test_longer_rows_take_the_memory_of_what_is_written() -> None:
+    # A row of 17 MB in each of 16 layers, for 8 requests: 2.1 GB, of which 128 kB are written.
+    plane = Plane(2, 32, torch.float32, CPU)
+    cache = RowCache([(plane, plane)] * 8)
+    rows = [cache.row(cache.open(4)) for _ in range(8)]
+    cache.begin(rows, [0] * 8, [4] * 8, None)
+    before = _in_memory()
+    cache.reserve(0, 1 << 16)
+    assert sum(tensor.nbytes for tensor in cache.tensors) >= 1 << 31
+    assert _in_memory() - before < 32 << 20
+
+
+def _in_memory() -> int:
+    """Bytes of this process that are in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def test_growth_is_geometric() -> None:

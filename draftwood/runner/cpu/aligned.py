@@ -84,7 +84,7 @@ class Pages:
 
 
 def zeros(size: int) -> NDArray[np.uint8]:
-    """Bytes that begin at a cache line; their pages become memory as they are written."""
+    """Bytes that begin at a cache line, in large pages if they are many."""
     found = np.zeros(size + LINE, dtype=np.uint8)
     begin = -found.ctypes.data % LINE
     return found[begin : begin + size]

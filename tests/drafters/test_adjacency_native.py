@@ -162,7 +162,10 @@ class Grown:
                 self.pool._answered[-1] |= 1 << NEURAL
         self.levels = 0
         policy, deepest = Auto(), int(rng.integers(1, 9))
-        asking = policy._rank(self.pool, [(TABLE, "adjacency")], range(len(self.pool)), deepest)
+        width = int(rng.integers(1, policy.width + 1))
+        asking = policy._rank(
+            self.pool, [(TABLE, "adjacency")], range(len(self.pool)), deepest, width
+        )
         answer: Candidates | list[int] | Descent | None = None
         while True:
             try:

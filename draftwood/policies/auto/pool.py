@@ -215,7 +215,13 @@ class Pool:
         self._estimate([node for node, _ in said])
 
     def descent(
-        self, source: int, nodes: Sequence[int], known: Describe, least: float, deepest: int
+        self,
+        source: int,
+        nodes: Sequence[int],
+        known: Describe,
+        width: int,
+        least: float,
+        deepest: int,
     ) -> Descend:
         """The query for further successors of some nodes, level by level.
 
@@ -223,6 +229,7 @@ class Pool:
             source: position of the source.
             nodes: of the pool.
             known: the query for their children, answered if there are any.
+            width: successors of a node.
             least: sum of a level's path probabilities from which on it is asked about.
             deepest: depth of the deepest useful node.
         """
@@ -235,7 +242,7 @@ class Pool:
             nodes,
             known.nodes,
             [self.path[node] for node in nodes],
-            known.k,
+            width,
             known.coding,
             _chances(self._acceptance, self._features, source, kinds),
             [kinds.index(each) for each in answered] if len(kinds) > 1 else [0] * len(nodes),

@@ -7,6 +7,7 @@ from hypothesis import given as examples
 from hypothesis import strategies as st
 
 from draftwood.errors import DraftwoodError
+from draftwood.policies.auto.features import NOT_LISTED, TABLE
 from draftwood.policies.auto.forecast import Forecast
 from draftwood.policies.auto.policy import Auto
 from draftwood.protocols import FREE, NOTHING_PAYS, Continue, Expand, LevelBids, Price
@@ -263,6 +264,16 @@ def test_the_floor_is_the_forecasts() -> None:
     stage = Stage(offer(*range(1, 20)))
     sizes = [stage.grow(Auto(), given(floor=floor)).drafted for floor in (0.01, 0.3, 0.9)]
     assert sizes == [19, 5, 1]  # 0.8 ** 19 = 0.014, 0.8 ** 5 = 0.33; the root's child is kept
+
+
+@pytest.mark.parametrize(("floor", "most"), [(0.4, 3), (0.26, 4), (0.004, 8)])
+def test_no_more_successors_are_added_than_could_be_likely_enough(floor: float, most: int) -> None:
+    # All are children of the root, which the floor does not drop.
+    stage = Stage(offer(6), {0: [(token, 0.1) for token in range(1, 10)]})
+    stage.grow(Auto(), given(floor=floor))
+    assert stage.pool.builder.tokens[1:] == [6, *(t for t in range(1, most + 1) if t != 6)]
+    # What was copied has the table's opinion all the same.
+    assert stage.pool.codes[1][TABLE] > NOT_LISTED
 
 
 def test_children_of_candidates_below_the_floor_are_not_asked_for() -> None:

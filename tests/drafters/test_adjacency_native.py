@@ -161,11 +161,8 @@ class Grown:
             if rng.random() < 0.5:  # and offered nothing that is likely enough
                 self.pool._answered[-1] |= 1 << NEURAL
         self.levels = 0
-        policy, deepest = Auto(), int(rng.integers(1, 9))
-        width = int(rng.integers(1, policy.width + 1))
-        asking = policy._rank(
-            self.pool, [(TABLE, "adjacency")], range(len(self.pool)), deepest, width
-        )
+        policy, deepest = Auto(width=int(rng.integers(1, 9))), int(rng.integers(1, 9))
+        asking = policy._rank(self.pool, [(TABLE, "adjacency")], range(len(self.pool)), deepest)
         answer: Candidates | list[int] | Descent | None = None
         while True:
             try:

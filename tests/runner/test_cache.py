@@ -1,6 +1,6 @@
 """The KV cache: planes of any shape, and room that grows."""
 
-import resource
+import mmap
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_longer_rows_take_the_memory_of_what_is_written() -> None:
 def _in_memory() -> int:
     """Bytes of this process that are in memory."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
+    return pages * mmap.PAGESIZE
 
 
 def test_growth_is_geometric() -> None:

@@ -19,7 +19,6 @@ GOOSE's tiers and bypass, TALON's gate and budget, DynaTree's thresholds and OPT
 rules of thumb for what is computed here; the papers' methods stay beside this one as they are.
 """
 
-import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -261,8 +260,7 @@ class Auto(Policy):
             for place, offer in enumerate(copies):
                 code = copied_codes(sources[position], offer, preferred=place == 0)
                 pool.copy(offer.tokens[:deepest], code, name, position)
-        width = self._width(floor)
-        yield from self._rank(pool, ranking, range(len(pool)), deepest, width)
+        yield from self._rank(pool, ranking, range(len(pool)), deepest)
         levels = DraftLevels(pool, self.neural, forecast, deepest, self.level, budget)
         positions = dict(zip(self.neural, known.neural, strict=False))
         while offers := levels.offers():
@@ -281,35 +279,18 @@ class Auto(Policy):
                 fresh = yield from self._sample(
                     name, sampled, nodes, answer, growth, forecast.price
                 )
-            yield from self._rank(pool, ranking, fresh, deepest, width)
+            yield from self._rank(pool, ranking, fresh, deepest)
         discount = pool.discount(forecast.tokens, forecast.price, budget)
         report = Report(pool, budget, forecast.token_weight, levels.forwards(), discount)
         price: Price = yield Bid(report.values, pool.settled, levels.widths, report)
         return pool.tree(report.chosen(price), "auto")
 
-    def _width(self, floor: float) -> int:
-        """Most candidates of a table below one node, given the least useful path probability.
-
-        Of ranked tokens the n-th has a probability of 1/n at most.
-        """
-        return min(self.width, math.ceil(1.0 / floor))
-
     def _rank(
-        self,
-        pool: Pool,
-        ranking: Sequence[tuple[int, str]],
-        nodes: Sequence[int],
-        deepest: int,
-        width: int,
+        self, pool: Pool, ranking: Sequence[tuple[int, str]], nodes: Sequence[int], deepest: int
     ) -> Generator[Query, Any, None]:
         """Add successors of the nodes, of these successors, and so on.
 
-        Args:
-            pool: of candidates.
-            ranking: position and drafter's name of the sources that are asked.
-            nodes: of the pool.
-            deepest: depth of the deepest useful node.
-            width: most candidates that one source adds below one node.
+        ``ranking``: position and drafter's name of the sources that are asked.
         """
         at_once = len(ranking) == 1
         while True:
@@ -317,23 +298,18 @@ class Auto(Policy):
             if sum(pool.path[node] for node in nodes) < _REACH:
                 return
             if at_once:
-                at_once = yield from self._descend(pool, *ranking[0], nodes, deepest, width)
+                at_once = yield from self._descend(pool, *ranking[0], nodes, deepest)
                 if at_once:
                     return
             fresh: list[int] = []
             for position, name in ranking:
                 answer: Candidates = yield Expand(name, pool.builder, nodes, self.width)
-                fresh += pool.offer(position, name, nodes, answer.tokens, answer.logq, front=width)
+                found = nodes, answer.tokens, answer.logq
+                fresh += pool.offer(position, name, *found, front=pool.ranks)
             nodes = fresh
 
     def _descend(
-        self,
-        pool: Pool,
-        position: int,
-        name: str,
-        nodes: Sequence[int],
-        deepest: int,
-        width: int,
+        self, pool: Pool, position: int, name: str, nodes: Sequence[int], deepest: int
     ) -> Generator[Query, Any, bool]:
         """The same by queries for all levels at once; False if the drafter does not answer these.
 
@@ -346,7 +322,7 @@ class Auto(Policy):
             if said is None:
                 return False
             pool.describe(position, known.nodes, said)
-        found: Descent | None = yield pool.descent(position, nodes, known, width, _REACH, deepest)
+        found: Descent | None = yield pool.descent(position, nodes, known, _REACH, deepest)
         if found is not None:
             pool.descend(position, name, found)
         return found is not None

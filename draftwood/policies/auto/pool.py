@@ -96,6 +96,14 @@ class Pool:
         return len(self) > self._most
 
     @property
+    def ranks(self) -> int:
+        """Most successors of a node that could be likely enough, of one source that ranks them.
+
+        The n-th has a probability of 1/n at most.
+        """
+        return math.ceil(1.0 / self._floor)
+
+    @property
     def settled(self) -> int:
         """Candidates that are drafted whatever the price."""
         return 0
@@ -215,13 +223,7 @@ class Pool:
         self._estimate([node for node, _ in said])
 
     def descent(
-        self,
-        source: int,
-        nodes: Sequence[int],
-        known: Describe,
-        width: int,
-        least: float,
-        deepest: int,
+        self, source: int, nodes: Sequence[int], known: Describe, least: float, deepest: int
     ) -> Descend:
         """The query for further successors of some nodes, level by level.
 
@@ -229,7 +231,6 @@ class Pool:
             source: position of the source.
             nodes: of the pool.
             known: the query for their children, answered if there are any.
-            width: successors of a node.
             least: sum of a level's path probabilities from which on it is asked about.
             deepest: depth of the deepest useful node.
         """
@@ -242,7 +243,7 @@ class Pool:
             nodes,
             known.nodes,
             [self.path[node] for node in nodes],
-            width,
+            min(known.k, self.ranks),
             known.coding,
             _chances(self._acceptance, self._features, source, kinds),
             [kinds.index(each) for each in answered] if len(kinds) > 1 else [0] * len(nodes),

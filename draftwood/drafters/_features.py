@@ -21,7 +21,8 @@ def prompt_features(prefill: Prefill) -> torch.Tensor:
 def step_features(outcome: Outcome) -> torch.Tensor:
     """Those of the root and the accepted nodes, ``[n, F]``.
 
-    It is a copy, or part of one of all requests, so that other nodes' rows do not stay alive.
+    Rows of other requests' nodes may stay alive with them: who keeps many steps copies them. Those
+    of nodes that were not accepted do not.
     """
     if outcome.features is not None:
         return outcome.features
@@ -29,6 +30,8 @@ def step_features(outcome: Outcome) -> torch.Tensor:
 
     found, nodes = _given(outcome.rows), [ROOT, *outcome.path]
     count = len(nodes)
+    if count == len(found):
+        return found
     if nodes[-1] == count - 1:  # of the first rows a copy is quicker
         return found[:count].clone()
     [rows] = uploaded([np.array(nodes)], found.device)

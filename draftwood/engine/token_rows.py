@@ -6,12 +6,22 @@ prompt's first tokens are not computed again, these come from here.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from draftwood.copies import uploaded
 from draftwood.protocols import Needs, Outcome, TargetOutput
 from draftwood.tree import ROOT
+
+Row = TypeVar("Row", np.int64, np.float32)
+
+_MOST_STEPS = 64
+"""Most steps of a request whose output waits to be joined: that of other requests stays alive with
+it."""
 
 
 class TokenRows:
@@ -25,6 +35,7 @@ class TokenRows:
         self._prompt_rows = needs.prompt_rows
         self._any = needs.prompt_rows or bool(needs.taps)
         self._parts: list[TargetOutput] = []
+        self._steps: list[_Step] = []  # later than the parts
 
     def begin(self, rows: TargetOutput) -> None:
         """The output of the prompt."""
@@ -32,14 +43,17 @@ class TokenRows:
             self._parts.append(without_logits(rows))
 
     def add(self, outcome: Outcome) -> None:
-        """The output of a step at the accepted nodes."""
+        """The output of a step at the accepted nodes, after that of the prompt."""
         if self._any:
-            self._parts.append(_picked(outcome, self._prompt_rows))
+            self._steps.append(_Step.of(outcome))
+            if len(self._steps) >= _MOST_STEPS:
+                self._join_steps()
 
     def first(self, length: int) -> TargetOutput | None:
         """The output at the first tokens; None if drafters need none. It holds views."""
         if not self._any:
             return None
+        self._join_steps()
         self._parts = [joined(self._parts, prompt_rows=self._prompt_rows)]
         return first_rows(self._parts[0], length, prompt_rows=self._prompt_rows)
 
@@ -59,6 +73,67 @@ class TokenRows:
                 top_probs=found.top_probs.copy(),
             )
         return found
+
+    def _join_steps(self) -> None:
+        """Make one part of the steps, without other nodes' output."""
+        steps, self._steps = self._steps, []
+        if not steps:
+            return
+        found = self._parts[0]  # for the width of the vocabulary
+        if found.features is not None:
+            found = replace(found, features=_own_features(steps))
+        if self._prompt_rows:
+            found = replace(
+                found,
+                argmax=np.concatenate([step.own(step.argmax) for step in steps]),
+                top_tokens=np.concatenate([step.own(step.top_tokens) for step in steps]),
+                top_probs=np.concatenate([step.own(step.top_probs) for step in steps]),
+            )
+        self._parts.append(found)
+
+
+class _Step(NamedTuple):
+    """The output of a step, without what is as wide as the vocabulary; see :class:`Outcome`.
+
+    Attributes:
+        nodes: the root and the accepted ones.
+        features: of all nodes, or of these.
+        picked: whether they are of these.
+    """
+
+    nodes: list[int]
+    argmax: NDArray[np.int64]
+    top_tokens: NDArray[np.int64]
+    top_probs: NDArray[np.float32]
+    features: torch.Tensor | None
+    picked: bool
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> "_Step":
+        """That of an outcome."""
+        rows, picked = outcome.rows, outcome.features
+        features = rows.features if picked is None else picked
+        host = rows.argmax, rows.top_tokens, rows.top_probs
+        return cls([ROOT, *outcome.path], *host, features, picked is not None)
+
+    def own(self, rows: NDArray[Row]) -> NDArray[Row]:
+        """Those of the root and the accepted nodes."""
+        return rows if len(rows) == len(self.nodes) else rows[self.nodes]
+
+
+def _own_features(steps: Sequence[_Step]) -> torch.Tensor:
+    """Those at the roots and the accepted nodes of some steps, picked at once."""
+    given = [step.features for step in steps if step.features is not None]
+    every = torch.cat(given)
+    starts = accumulate(map(len, given), initial=0)
+    nodes = [
+        np.arange(len(step.nodes)) + start if step.picked else np.array(step.nodes) + start
+        for step, start in zip(steps, starts, strict=False)
+    ]
+    if sum(map(len, nodes)) == len(every):
+        return every
+    [places] = uploaded([np.concatenate(nodes)], every.device)
+    return every[places]
 
 
 def joined(parts: Sequence[TargetOutput], *, prompt_rows: bool) -> TargetOutput:
@@ -106,16 +181,7 @@ def without_logits(rows: TargetOutput) -> TargetOutput:
     return replace(rows, logits=rows.logits.new_empty((0, rows.logits.shape[-1])), drawn=None)
 
 
-def _picked(outcome: Outcome, prompt_rows: bool) -> TargetOutput:
-    found, nodes = without_logits(outcome.rows), [ROOT, *outcome.path]
-    if outcome.features is not None:  # of all requests at once; on a device a list would wait
-        found = replace(found, features=outcome.features.clone())
-    elif found.features is not None:
-        found = replace(found, features=found.features[nodes])
-    return _sliced(found, nodes) if prompt_rows else found
-
-
-def _sliced(rows: TargetOutput, own: slice | list[int]) -> TargetOutput:
+def _sliced(rows: TargetOutput, own: slice) -> TargetOutput:
     return replace(
         rows,
         argmax=rows.argmax[own],

@@ -1,5 +1,6 @@
 """Prompts that begin like a text that was cached are cached from there on."""
 
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +15,11 @@ from draftwood.engine.request import Completion, Delta, Finished, Request
 from draftwood.engine.token_rows import TokenRows
 from draftwood.errors import DraftwoodError
 from draftwood.methods import method
-from draftwood.protocols import Needs, SavedTokens, TargetOutput
+from draftwood.protocols import Needs, Outcome, SavedTokens, TargetOutput
 from draftwood.runner.attach import attach
+from draftwood.runner.to_host import unread
 from draftwood.sampling.sampler import SamplingParams
+from draftwood.tree import tree_of
 from tests.factories.markov_target import FakeHost, MarkovTarget
 from tests.factories.tiny_llama import tiny_llama
 
@@ -361,6 +364,62 @@ def test_rows_of_a_kept_text_keep_no_others_alive() -> None:
     assert whole is not None
     assert whole.features is not None
     assert whole.features.data_ptr() == given.features.data_ptr(), "a whole one is not copied"
+
+
+def step_of(rows: TargetOutput, path: tuple[int, ...], picked: bool) -> Outcome:
+    """A step with a tree of one or four nodes."""
+    assert rows.features is not None
+    size = len(rows.features)
+    tree = tree_of(range(size), [-1, 0, 0, 2][:size])
+    features = rows.features[[0, *path]] if picked else None
+    return Outcome(tree, path, (0,) * (len(path) + 1), rows, features)
+
+
+@pytest.mark.parametrize("prompt_rows", [True, False])
+def test_rows_of_steps_are_those_of_the_roots_and_the_accepted_nodes(prompt_rows: bool) -> None:
+    rng = np.random.default_rng(0)
+    rows = TokenRows(Needs(taps=(0,), prompt_rows=prompt_rows))
+    nodes = [()] * 70 + [(), (2,), (2, 3), (), (1,)]
+    texts = []
+    for number, path in enumerate([(1, 2, 3), *nodes]):
+        size = 4 if path else 1
+        given = TargetOutput(
+            logits=torch.zeros(size, 5),
+            argmax=rng.integers(5, size=size),
+            top_tokens=rng.integers(5, size=(size, 2)),
+            top_probs=rng.random((size, 2), dtype=np.float32),
+            features=torch.from_numpy(rng.random((size, 4))),
+        )
+        if number:
+            rows.add(step_of(given, path, picked=number % 2 == 0))
+        else:
+            rows.begin(given)
+        texts.append((given, [0, *path]))
+    found = rows.first(83)
+    assert found is not None
+    assert found.features is not None
+    expected = [g.features[own] for g, own in texts if g.features is not None]
+    assert torch.equal(found.features, torch.cat(expected))
+    if prompt_rows:
+        for name in ("argmax", "top_tokens", "top_probs"):
+            kept = np.concatenate([getattr(given, name)[own] for given, own in texts])
+            assert np.array_equal(getattr(found, name), kept)
+
+
+def test_rows_of_many_steps_keep_no_other_requests_alive() -> None:
+    """The features of a step are part of those of all requests."""
+    rows = TokenRows(Needs(taps=(0,)))
+    alive = []
+
+    def output() -> TargetOutput:
+        every = np.zeros((32, 4), dtype=np.float32)
+        alive.append(weakref.ref(every))
+        return TargetOutput(torch.zeros(0, 5), *unread(), torch.from_numpy(every)[3:4])
+
+    rows.begin(output())
+    for _ in range(1000):
+        rows.add(step_of(output(), (), picked=False))
+    assert 0 < sum(found() is not None for found in alive) < 100
 
 
 def test_features_of_running_requests_count_as_memory() -> None:

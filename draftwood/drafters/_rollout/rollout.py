@@ -11,9 +11,10 @@ one a step, and the sequence drafts once all is read. The sequences' tokens are 
 
 A model may take a vector beside each token (:class:`draftwood.protocols.DraftModel`). For committed
 tokens it is computed from the target's features, which wait until the model is asked: one product
-then does for all sequences. For drafted nodes it is the model's own output at the parent. So
-such a model forwards one generation of nodes at a time. Its entries for drafted nodes are dropped:
-accepted tokens are forwarded again with the target's features (EAGLE, section 4.1).
+then does for all sequences, and none is needed for those that end before they are asked. For
+drafted nodes it is the model's own output at the parent. So such a model forwards one generation of
+nodes at a time. Its entries for drafted nodes are dropped: accepted tokens are forwarded again with
+the target's features (EAGLE, section 4.1).
 
 A model may have been trained to read masks in place of tokens that are not known yet
 (:meth:`DraftRollout.expand_masks`). Then one forward says several tokens ahead. The masks' entries
@@ -33,6 +34,7 @@ from draftwood.drafters._rollout.entries import RolloutEntries
 from draftwood.drafters._rollout.reading import Reader
 from draftwood.drafters._rollout.topk import Place
 from draftwood.drafters._rollout.vocabulary import VocabularyMap
+from draftwood.drafters._rollout.waiting import WaitingFeatures
 from draftwood.protocols import (
     MOST_READ,
     Candidates,
@@ -47,8 +49,8 @@ from draftwood.tree import TreeBuilder
 _MAX_ALONG: Final = 16
 """Most tokens of a backlog that are forwarded together with the next level."""
 
-_MAX_FEATURES: Final = 64
-"""Most tokens of a sequence whose features wait: they take more memory than its vectors."""
+_MOST_WAITING: Final = 128 << 20
+"""Most bytes of features that wait, of all sequences: they take more memory than the vectors."""
 
 
 @dataclass
@@ -59,10 +61,9 @@ class _Sequence:
         slot: the draft model's.
         pending: committed tokens that are not cached, one or more, the next tree's root last.
         hidden: vectors of the first of these, as several ``[n, H]``; empty if the model takes none.
-        features: the target's features for the others, as several ``[n, F]``.
+        features: the target's for the others.
         draws: tokens sampled in this step.
         held: bytes of the committed text that wait for the rest of their character.
-        waiting: tokens whose features wait.
         reading: whether a part of its backlog was read in this step.
         to_commit: entries of the last step to commit before the next forward; None: none are due.
         tree: the policy's tree that ``entries`` belong to.
@@ -73,10 +74,9 @@ class _Sequence:
     slot: int
     pending: list[int]
     hidden: list[torch.Tensor]
-    features: list[torch.Tensor]
+    features: WaitingFeatures
     draws: Draws
     held: bytes = b""
-    waiting: int = 0
     reading: bool = False
     to_commit: tuple[int, ...] | None = None
     tree: TreeBuilder | None = None
@@ -121,6 +121,7 @@ class DraftRollout:
         self._reader = reader
         self._sequences: dict[int, _Sequence] = {}
         self._widest = 0
+        self._waiting = 0  # bytes of the sequences' features
         self.forwards = 0
 
     @property
@@ -143,7 +144,7 @@ class DraftRollout:
         first, held = self._reader.read(committed[-1:], held)
         pending = prompt + first
         where = self._model.open(len(pending))
-        sequence = _Sequence(where, pending, [], [], Draws(self._vocabulary), held)
+        sequence = _Sequence(where, pending, [], WaitingFeatures(), Draws(self._vocabulary), held)
         self._sequences[slot] = sequence
         self._keep(sequence, features)
 
@@ -183,6 +184,7 @@ class DraftRollout:
         """End a sequence, if there is one."""
         sequence = self._sequences.pop(slot, None)
         if sequence is not None:
+            self._waiting -= sequence.features.bytes
             self._model.release(sequence.slot)
 
     def expand(self, slots: Sequence[int], queries: Sequence[Expand]) -> list[Candidates]:
@@ -249,27 +251,24 @@ class DraftRollout:
         return self._sequences[slot].draws.proposals(handles)
 
     def _keep(self, sequence: _Sequence, features: torch.Tensor | None) -> None:
-        """Keep features until the model is asked, unless these are many."""
+        """Keep features until the model is asked, unless all of them are many."""
         if features is not None:
-            sequence.features.append(features)
-            sequence.waiting += features.shape[0]
-            if sequence.waiting > _MAX_FEATURES:
-                # Those of the others are soon as many; one call takes hardly longer for all.
+            self._waiting += sequence.features.add(features)
+            if self._waiting > _MOST_WAITING:
                 self._compute_vectors([*self._sequences.values()])
 
     def _compute_vectors(self, sequences: Sequence[_Sequence]) -> None:
         """Compute the vectors of all features that wait, in one call."""
-        waiting = [sequence for sequence in sequences if sequence.features]
+        waiting = [sequence for sequence in sequences if sequence.features.tokens]
         if not waiting or self._project is None:
             return
-        features = [each for sequence in waiting for each in sequence.features]
-        counts = [sequence.waiting for sequence in waiting]
+        counts = [sequence.features.tokens for sequence in waiting]
+        self._waiting -= sum(sequence.features.bytes for sequence in waiting)
+        features = [each for sequence in waiting for each in sequence.features.take()]
         with torch.inference_mode():
             found = self._project(torch.cat(features) if len(features) > 1 else features[0])
         for sequence, vectors in zip(waiting, torch.split(found, counts), strict=True):
             sequence.hidden.append(vectors)
-            sequence.features.clear()
-            sequence.waiting = 0
 
     def _room(self, sequence: _Sequence) -> int:
         """Positions behind the root in the draft model's context; -1 or less: none for the root."""

@@ -38,7 +38,10 @@ class ContextCache:
         return self._filled + sum(map(len, self._waiting))
 
     def append(self, features: Tensor) -> None:
-        """Append positions by their features, ``[n, F]``, which are kept: give a copy of a part."""
+        """Append positions by their features, ``[n, F]``, which wait.
+
+        A tensor that they are part of stays alive: that of a step is small enough.
+        """
         self._waiting.append(features)
         if sum(map(len, self._waiting)) > _MAX_FEATURES:
             self._fill()

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from draftwood.copies import uploaded
 from draftwood.protocols import Outcome, Prefill
@@ -55,12 +56,23 @@ def picked(outcomes: Sequence[Outcome]) -> list[Outcome]:
     known = [features for features in given if features is not None]
     if len(known) < len(given) or len(given) < 2:
         return [*outcomes]
-    starts = accumulate(map(len, known), initial=0)
-    nodes = [
-        np.array([ROOT, *outcome.path]) + start
-        for outcome, start in zip(outcomes, starts, strict=False)
-    ]
+    nodes = [np.array([ROOT, *outcome.path]) for outcome in outcomes]
     with torch.inference_mode():
-        [places] = uploaded([np.concatenate(nodes)], known[0].device)
-        parts = torch.split(torch.cat(known)[places], [*map(len, nodes)])
+        parts = torch.split(rows_at(nodes, known), [*map(len, nodes)])
     return [replace(each, features=part) for each, part in zip(outcomes, parts, strict=True)]
+
+
+def rows_at(nodes: Sequence[NDArray[np.int64]], given: list[torch.Tensor]) -> torch.Tensor:
+    """A copy of the rows at some nodes of each tensor, all of which are picked at once.
+
+    Args:
+        nodes: of each tensor, ascending and different.
+        given: tensors ``[n, F]``.
+    """
+    starts = accumulate(map(len, given), initial=0)
+    places = np.concatenate([own + start for own, start in zip(nodes, starts, strict=False)])
+    every = torch.cat(given)
+    if len(places) == len(every):
+        return every
+    [there] = uploaded([places], every.device)
+    return every[there]

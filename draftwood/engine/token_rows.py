@@ -6,14 +6,13 @@ prompt's first tokens are not computed again, these come from here.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from draftwood.copies import uploaded
+from draftwood.engine.features import rows_at
 from draftwood.protocols import Needs, Outcome, TargetOutput
 from draftwood.tree import ROOT
 
@@ -124,16 +123,8 @@ class _Step(NamedTuple):
 def _own_features(steps: Sequence[_Step]) -> torch.Tensor:
     """Those at the roots and the accepted nodes of some steps, picked at once."""
     given = [step.features for step in steps if step.features is not None]
-    every = torch.cat(given)
-    starts = accumulate(map(len, given), initial=0)
-    nodes = [
-        np.arange(len(step.nodes)) + start if step.picked else np.array(step.nodes) + start
-        for step, start in zip(steps, starts, strict=False)
-    ]
-    if sum(map(len, nodes)) == len(every):
-        return every
-    [places] = uploaded([np.concatenate(nodes)], every.device)
-    return every[places]
+    nodes = [np.arange(len(s.nodes)) if s.picked else np.array(s.nodes) for s in steps]
+    return rows_at(nodes, given)
 
 
 def joined(parts: Sequence[TargetOutput], *, prompt_rows: bool) -> TargetOutput:
@@ -165,7 +156,14 @@ def first_rows(rows: TargetOutput, length: int, *, prompt_rows: bool) -> TargetO
     found = rows
     if rows.features is not None:
         found = replace(found, features=rows.features[:length])
-    return _sliced(found, slice(length)) if prompt_rows else found
+    if prompt_rows:
+        found = replace(
+            found,
+            argmax=rows.argmax[:length],
+            top_tokens=rows.top_tokens[:length],
+            top_probs=rows.top_probs[:length],
+        )
+    return found
 
 
 def rows_bytes(rows: TargetOutput) -> int:
@@ -179,12 +177,3 @@ def without_logits(rows: TargetOutput) -> TargetOutput:
     """The output without what is as wide as the vocabulary."""
     # Not a view, which would keep all logits of the step.
     return replace(rows, logits=rows.logits.new_empty((0, rows.logits.shape[-1])), drawn=None)
-
-
-def _sliced(rows: TargetOutput, own: slice) -> TargetOutput:
-    return replace(
-        rows,
-        argmax=rows.argmax[own],
-        top_tokens=rows.top_tokens[own],
-        top_probs=rows.top_probs[own],
-    )
